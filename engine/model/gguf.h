@@ -22,8 +22,7 @@ namespace puna {
 class Gguf {
 public:
     using Value = std::variant<std::uint64_t, std::int64_t, double, bool, std::string, std::vector<std::uint64_t>,
-                               std::vector<std::int64_t>, std::vector<double>, std::vector<bool>,
-                               std::vector<std::string>>;
+        std::vector<std::int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string>>;
 
     static Result<std::shared_ptr<const Gguf>> open(const std::filesystem::path& path);
 
@@ -31,13 +30,16 @@ public:
     const Value* find(std::string_view key) const;
     std::optional<std::string_view> string(std::string_view key) const;
     std::optional<std::int64_t> integer(std::string_view key) const; // any integer type that fits
-    std::optional<double> number(std::string_view key) const;        // integers too
+    std::optional<double> number(std::string_view key) const; // integers too
     const std::vector<std::string>* strings(std::string_view key) const;
 
     // Shape in row-major order (GGUF stores it reversed). Empty view: no such tensor.
     TensorView tensor(std::string_view name) const;
     const std::map<std::string, TensorView, std::less<>>& tensors() const { return m_tensors; }
-    const std::map<std::string, std::string, std::less<>>& unsupportedTensors() const { return m_unsupported; } // name, type
+    const std::map<std::string, std::string, std::less<>>& unsupportedTensors() const
+    {
+        return m_unsupported;
+    } // name, type
 
 private:
     std::filesystem::path m_path;

@@ -23,7 +23,7 @@ struct ModelFiles {
     ModelConfig config;
     ModelWeights weights;
     ModelInfo info; // format, bpw, sizes; tokenizer and template fields are filled by Engine
-    std::shared_ptr<const Gguf> gguf;            // of a GGUF model: its metadata
+    std::shared_ptr<const Gguf> gguf; // of a GGUF model: its metadata
     std::vector<std::shared_ptr<const void>> owners; // mappings
 };
 
