@@ -11,17 +11,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// resize and memcpy rather than insert, over which gcc 12 warns wrongly.
+void append(ByteString& to, const void* from, std::size_t size)
+{
+    const std::size_t old = to.size();
+    to.resize(old + size);
+    if (size != 0)
+        std::memcpy(to.data() + old, from, size);
+}
+
 template <class T> void put(ByteString& to, T value)
 {
-    const auto bytes = std::as_bytes(std::span<const T>(&value, 1));
-    to.insert(to.end(), bytes.begin(), bytes.end());
+    append(to, &value, sizeof value);
 }
 
 void putText(ByteString& to, std::string_view text)
 {
     put<std::uint64_t>(to, text.size());
-    const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
-    to.insert(to.end(), bytes.begin(), bytes.end());
+    append(to, text.data(), text.size());
 }
 
 constexpr std::size_t kAlignment = 32;
@@ -72,13 +79,17 @@ void writeSafetensors(const fs::path& path, std::span<const FileTensor> tensors)
     std::string header = "{";
     ByteString data;
     for (const FileTensor& t : tensors) {
-        header +=
-            (header.size() > 1 ? "," : "") + jsonString(t.name) + ":{\"dtype\":" + jsonString(t.dtype) + ",\"shape\":[";
-        for (std::size_t i = 0; i < t.shape.size(); ++i)
-            header += (i ? "," : "") + std::to_string(t.shape[i]);
-        header += "],\"data_offsets\":[" + std::to_string(data.size()) + ","
-            + std::to_string(data.size() + t.data.size()) + "]}";
-        data.insert(data.end(), t.data.begin(), t.data.end());
+        const std::size_t end = data.size() + t.data.size();
+        if (header.size() > 1)
+            header += ",";
+        header += jsonString(t.name) + ":{\"dtype\":" + jsonString(t.dtype) + ",\"shape\":[";
+        for (std::size_t i = 0; i < t.shape.size(); ++i) {
+            if (i != 0)
+                header += ",";
+            header += std::to_string(t.shape[i]);
+        }
+        header += "],\"data_offsets\":[" + std::to_string(data.size()) + "," + std::to_string(end) + "]}";
+        append(data, t.data.data(), t.data.size());
     }
     header += "}";
     header.resize((header.size() + 7) / 8 * 8, ' ');
@@ -89,7 +100,7 @@ void writeSafetensorsRaw(const fs::path& path, std::string_view header, std::spa
 {
     ByteString file;
     putText(file, header);
-    file.insert(file.end(), data.begin(), data.end());
+    append(file, data.data(), data.size());
     writeFile(path, file);
 }
 
@@ -155,7 +166,7 @@ void GgufWriter::tensor(std::string_view name, std::uint32_t type, std::vector<s
         put(m_directory, *it);
     put(m_directory, type);
     put<std::uint64_t>(m_directory, m_data.size());
-    m_data.insert(m_data.end(), data.begin(), data.end());
+    append(m_data, data.data(), data.size());
     m_data.resize((m_data.size() + kAlignment - 1) / kAlignment * kAlignment);
     ++m_tensor_count;
 }
@@ -163,15 +174,14 @@ void GgufWriter::tensor(std::string_view name, std::uint32_t type, std::vector<s
 ByteString GgufWriter::finish() const
 {
     ByteString file;
-    for (const char c : {'G', 'G', 'U', 'F'})
-        put(file, c);
+    append(file, "GGUF", 4);
     put<std::uint32_t>(file, 3);
     put(file, m_tensor_count);
     put(file, m_key_count);
-    file.insert(file.end(), m_keys.begin(), m_keys.end());
-    file.insert(file.end(), m_directory.begin(), m_directory.end());
+    append(file, m_keys.data(), m_keys.size());
+    append(file, m_directory.data(), m_directory.size());
     file.resize((file.size() + kAlignment - 1) / kAlignment * kAlignment);
-    file.insert(file.end(), m_data.begin(), m_data.end());
+    append(file, m_data.data(), m_data.size());
     return file;
 }
 
