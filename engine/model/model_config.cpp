@@ -45,6 +45,8 @@ Error refused(const std::string& file, const std::string& what)
 Result<Json> parseObject(const std::string& file, std::string_view text)
 {
     constexpr int kMaxDepth = 32;
+    if (text.find('\0') != std::string_view::npos) // the parser would take it for the end
+        return refused(file, "it is not valid JSON: it holds a zero byte.");
     std::vector<std::set<std::string>> keys;
     std::string problem;
     const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {

@@ -231,6 +231,8 @@ Result<std::shared_ptr<const Safetensors>> Safetensors::open(const std::filesyst
     if (header.empty() || header.front() != std::byte {'{'})
         return refused("its header does not begin with '{'");
     const char* text = reinterpret_cast<const char*>(header.data());
+    if (std::memchr(text, 0, header.size())) // the parser would take it for the end
+        return refused("its header is not valid JSON: it holds a zero byte");
     HeaderReader reader;
     if (!nlohmann::json::sax_parse(text, text + header.size(), &reader))
         return refused(reader.problem);
