@@ -38,6 +38,7 @@ struct LoadOptions {
     std::int64_t context = 0; // tokens; 0: the model's own limit, at most 8192
     KvType kv_type = KvType::fp16;
     int max_sequences = 4;    // jobs decoded together
+    bool tokens_only = false; // load a model without a tokenizer too: token prompts, answers without text
 };
 
 // What is known of a model without loading it. Never fails: what is wrong is listed.
@@ -79,7 +80,7 @@ public:
 
     bool loaded() const;
     const ModelInfo& model() const;       // requires loaded()
-    const Tokenizer& tokenizer() const;   // requires loaded()
+    const Tokenizer& tokenizer() const;   // requires loaded() and that model().tokenizer is not empty
     DeviceInfo device() const;            // requires loaded()
     MemoryReport memory() const;          // requires loaded()
     std::int64_t context() const;         // tokens of one sequence; requires loaded()
@@ -99,8 +100,10 @@ public:
     // by the following steps.
     void requestStop();
 
-    // Below the generator, for measurements: the executor itself.
+    // Below the generator, for measurements: the executor itself and what it was given. Requires loaded(), and no
+    // jobs, whose pages these are.
     Executor& executor();
+    const MemoryPlan& plan() const;
 
 private:
     struct State;
