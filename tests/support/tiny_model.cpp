@@ -72,6 +72,7 @@ constexpr const char* kWords[] = {
     " under",
     " over",
     " near",
+    " moon",
     ".",
     ",",
     "\n\n",
