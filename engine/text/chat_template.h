@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace puna {
 
@@ -43,6 +44,9 @@ public:
     Rendering render(std::string_view context_json, std::optional<std::int64_t> now = {}) const;
 
     const std::string& source() const;
+
+    // Variables that the template reads besides the usual ones (enable_thinking, date_string ...), in order.
+    std::vector<std::string> switches() const;
 
 private:
     struct Impl;
