@@ -10,11 +10,15 @@
 #include <spdlog/spdlog.h>
 #include <sqlite3.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 namespace puna::app {
 
 namespace {
 
 constexpr int kBusyTimeoutMs = 5000;
+constexpr qint64 kAlwaysCheckedBytes = 64 << 20; // some 60 ms; larger ones after an unclean exit only
 
 Error failure(sqlite3* database, int code)
 {
@@ -184,6 +188,9 @@ bool hasContent(const QString& path)
 // Opens the file and brings it to the present schema; check: look for damage first.
 Result<Database> openFile(const QString& path, bool check)
 {
+    // For its owner only; SQLite gives the files beside it the same permissions.
+    if (const int file = ::open(QFile::encodeName(path).constData(), O_RDWR | O_CREAT | O_CLOEXEC, 0600); file >= 0)
+        ::close(file);
     Database database = TRY(Database::open(path));
     database.keepFileAsItIs(); // until it is known to be ours
     const qint64 version = TRY(schemaVersion(database));
@@ -214,7 +221,8 @@ Result<OpenedDatabase> openChats(const QString& folder)
 {
     const QString path = folder + QStringLiteral("/puna.db");
     const bool uncleanExit = hasContent(path + QStringLiteral("-wal")); // the last one to close removes it
-    Result<Database> opened = openFile(path, uncleanExit);
+    const bool check = uncleanExit || QFileInfo(path).size() <= kAlwaysCheckedBytes;
+    Result<Database> opened = openFile(path, check);
     if (opened)
         return OpenedDatabase {std::move(opened).value(), {}};
     if (opened.error().code != ErrorCode::format)
