@@ -2245,6 +2245,11 @@ Value callJoiner(Arguments& arguments, Host&)
     return Value::own(Kind::joiner, new Joiner(Value::string(parameters.text(0, ", "))));
 }
 
+Value callSelf(Arguments&, Host&) // stands for the template, of which nothing can be reached
+{
+    fail("'self' cannot be called");
+}
+
 struct FunctionRow {
     std::string_view name;
     Function function;
@@ -2258,6 +2263,7 @@ constexpr FunctionRow kFunctions[] {
     { "dict", callDict },
     { "cycler", callCycler },
     { "joiner", callJoiner },
+    { "self", callSelf },
 };
 
 } // namespace

@@ -21,13 +21,17 @@ struct Scope {
 };
 
 struct MacroObject final : Object {
-    MacroObject(const Node& macro, Scope* defined_in)
+    MacroObject(const Node& macro, const std::string& called, Scope* defined_in)
         : Object(sizeof(MacroObject), 1)
         , node(macro)
+        , name(called)
         , scope(defined_in)
     {
     }
+    std::string print() const override { return "<Macro '" + name + "'>"; }
+
     const Node& node;
+    const std::string& name; // lives as long as the program
     Scope* scope;
 };
 
@@ -40,6 +44,7 @@ public:
     const Value& current() const { return m_current; }
     Value attribute(std::string_view name) override;
     bool changed(const std::vector<Value>& values);
+    void finish() { m_changed.reset(); } // it may hold the loop itself
     Value cycle(const std::vector<Value>& values) const;
     const Node& node() const { return m_node; }
     Scope* outer() const { return m_outer; }
@@ -282,7 +287,7 @@ private:
     {
         for (Scope* scope = m_scope; scope && !scope->captured; scope = scope->parent)
             scope->captured = true;
-        return Value::own(Kind::macro, new MacroObject(node, m_scope));
+        return Value::own(Kind::macro, new MacroObject(node, name(node.name), m_scope));
     }
 
     // --- expressions -------------------------------------------------------------------------------------------
@@ -580,7 +585,6 @@ private:
         const Calls calls(*this);
         const Node& node = macro.node;
         const std::size_t count = node.children.size() - 1;
-        const std::string called = "macro '" + name(node.name) + "'";
         const Within within(*this, macro.scope);
         const auto take = [&](std::string_view key) -> std::optional<Value> {
             for (auto entry = arguments.keywords.begin(); entry != arguments.keywords.end(); ++entry) {
@@ -612,7 +616,7 @@ private:
                 entries.emplace_back(Value::string(std::string(key)), std::move(value));
             define(m_kwargs_name, makeDict(std::move(entries)));
         } else if (!arguments.keywords.empty()) {
-            fail(called + " takes no keyword argument '" + std::string(arguments.keywords[0].first) + "'");
+            fail("macro '" + macro.name + "' takes no keyword argument '" + std::string(arguments.keywords[0].first) + "'");
         }
         if (node.flags & Node::kVarargs) {
             std::vector<Value> rest;
@@ -620,7 +624,7 @@ private:
                 rest.push_back(std::move(arguments.positional[i]));
             define(m_varargs_name, Value::tuple(std::move(rest)));
         } else if (arguments.positional.size() > count) {
-            fail(called + " takes not more than " + std::to_string(count) + " argument(s)");
+            fail("macro '" + macro.name + "' takes not more than " + std::to_string(count) + " argument(s)");
         }
         for (std::size_t i = 0; i < count; i++) {
             if (given[i])
@@ -754,6 +758,10 @@ private:
     {
         const Value object = Value::own(Kind::loop, new Loop(*this, node, outer, iterable, depth));
         Loop& loop = static_cast<Loop&>(*object.object());
+        const struct Finish {
+            Loop& loop;
+            ~Finish() { loop.finish(); }
+        } finish { loop };
         bool any = false;
         {
             Within within(*this, outer);

@@ -470,7 +470,6 @@ private:
 
     NodePtr parseTuple(Tuple options)
     {
-        const Level level(*this);
         const int line = m_token.line;
         const std::uint32_t begin = m_token.begin;
         std::vector<NodePtr> elements;

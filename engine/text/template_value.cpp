@@ -255,10 +255,10 @@ void appendRepr(std::string& out, const Value& value)
     case Kind::real:
         out += formatReal(value.asReal());
         break;
-    default:
-        out += '<';
-        out += typeName(value);
-        out += '>';
+    default: {
+        const std::string text = value.is(Kind::builtin) ? std::string() : value.object()->print();
+        out += text.empty() ? std::string("<") + typeName(value) + ">" : text;
+    }
     }
 }
 
@@ -356,28 +356,28 @@ Dict::Dict(std::vector<std::pair<Value, Value>> content)
 {
     if (content.size() <= kSmallDict) {
         entries.reserve(content.size());
-        for (auto& [key, value] : content) {
-            hashOf(key); // or fails
-            const auto same = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return equals(entry.first, key); });
+        for (auto& added : content) {
+            hashOf(added.first); // or fails
+            const auto same = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return equals(entry.first, added.first); });
             if (same == entries.end())
-                entries.emplace_back(std::move(key), std::move(value));
+                entries.push_back(std::move(added));
             else
-                same->second = std::move(value);
+                same->second = std::move(added.second);
         }
         return;
     }
     work(static_cast<std::int64_t>(content.size() * 4));
     entries.reserve(content.size());
     m_index.reserve(content.size());
-    for (auto& [key, value] : content) {
-        const std::size_t hash = hashOf(key);
+    for (auto& added : content) {
+        const std::size_t hash = hashOf(added.first);
         const auto [begin, end] = m_index.equal_range(hash);
-        const auto same = std::find_if(begin, end, [&](const auto& slot) { return equals(entries[slot.second].first, key); });
+        const auto same = std::find_if(begin, end, [&](const auto& slot) { return equals(entries[slot.second].first, added.first); });
         if (same != end) {
-            entries[same->second].second = std::move(value);
+            entries[same->second].second = std::move(added.second);
         } else {
             m_index.emplace(hash, static_cast<std::uint32_t>(entries.size()));
-            entries.emplace_back(std::move(key), std::move(value));
+            entries.push_back(std::move(added));
         }
     }
 }

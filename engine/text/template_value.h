@@ -114,6 +114,7 @@ struct Object {
     Object(const Object&) = delete;
     Object& operator=(const Object&) = delete;
     virtual ~Object();
+    virtual std::string print() const { return {}; } // empty: by its kind
 
 private:
     Meter* m_meter;
