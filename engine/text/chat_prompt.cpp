@@ -19,7 +19,8 @@ std::string asJson(std::span<const ChatMessage> messages)
 {
     std::string json = "[";
     for (const ChatMessage& message : messages)
-        json += (json.size() > 1 ? ", " : "") + std::string("{\"role\": ") + jsonQuoted(message.role) + ", \"content\": " + jsonQuoted(message.content) + "}";
+        json += (json.size() > 1 ? ", " : "") + std::string("{\"role\": ") + jsonQuoted(message.role)
+            + ", \"content\": " + jsonQuoted(message.content) + "}";
     return json + "]";
 }
 
@@ -30,7 +31,7 @@ Result<std::string> members(std::string_view object)
         return std::string();
     const jinja::Value variables = jinja::parseJson(object);
     if (!variables.is(jinja::Kind::dict))
-        return Error { ErrorCode::argument, "The template's variables are not a JSON object." };
+        return Error {ErrorCode::argument, "The template's variables are not a JSON object."};
     if (variables.asDict().entries.empty())
         return std::string();
     const std::string json = jinja::toJson(variables);
@@ -72,22 +73,21 @@ std::vector<ChatMessage> foldSystem(const std::vector<ChatMessage>& messages)
         }
     }
     if (!pending.empty())
-        folded.push_back({ "user", pending.substr(0, pending.size() - 2) });
+        folded.push_back({"user", pending.substr(0, pending.size() - 2)});
     return folded;
 }
 
 } // namespace
 
 Result<RenderedPrompt> renderChat(const ChatTemplate& chat_template, std::span<const ChatMessage> messages,
-                                  std::string_view variables_json, std::string_view bos_token,
-                                  std::string_view eos_token)
+    std::string_view variables_json, std::string_view bos_token, std::string_view eos_token)
 {
     const auto invalid = [](std::string_view text) { return !jinja::isValidUtf8(text); };
     for (const ChatMessage& message : messages)
         if (invalid(message.role) || invalid(message.content))
-            return Error { ErrorCode::argument, "A message is not UTF-8 text." };
+            return Error {ErrorCode::argument, "A message is not UTF-8 text."};
     if (invalid(bos_token) || invalid(eos_token))
-        return Error { ErrorCode::format, "The model's BOS or EOS token is not UTF-8 text." };
+        return Error {ErrorCode::format, "The model's BOS or EOS token is not UTF-8 text."};
 
     std::string variables = "{\"tools\": null, \"documents\": null, \"add_generation_prompt\": true, ";
     try {
@@ -97,13 +97,13 @@ Result<RenderedPrompt> renderChat(const ChatTemplate& chat_template, std::span<c
             variables += "\"eos_token\": " + jsonQuoted(eos_token) + ", ";
         variables += TRY(members(variables_json));
     } catch (const jinja::Failure& failure) {
-        return Error { ErrorCode::argument, "The template's variables are " + failure.message + "." };
+        return Error {ErrorCode::argument, "The template's variables are " + failure.message + "."};
     }
     const auto render = [&](const std::vector<ChatMessage>& list) {
         try {
             return chat_template.render(variables + "\"messages\": " + asJson(list) + "}");
         } catch (const jinja::Failure& failure) { // a message too long to be quoted
-            return Rendering { {}, TemplateFailure { failure.message, 0, false } };
+            return Rendering {{}, TemplateFailure {failure.message, 0, false}};
         }
     };
 
@@ -122,14 +122,16 @@ Result<RenderedPrompt> renderChat(const ChatTemplate& chat_template, std::span<c
         if (rendering.failure && has_system) {
             const std::vector<ChatMessage> folded = foldSystem(original);
             rendering = render(joinRepeated(folded));
-            note = "This model's template accepts no such system message: it was put at the beginning of the user's message.";
+            note = "This model's template accepts no such system message: it was put at the beginning of the user's "
+                   "message.";
             if (repeatsRoles(folded))
                 note += " Consecutive messages of one role were joined.";
         }
     }
     if (rendering.failure)
-        return Error { ErrorCode::argument, "This model's template refused: " + first->message
-                           + (first->line > 0 ? " (line " + std::to_string(first->line) + ")" : "") };
+        return Error {ErrorCode::argument,
+            "This model's template refused: " + first->message
+                + (first->line > 0 ? " (line " + std::to_string(first->line) + ")" : "")};
     RenderedPrompt prompt;
     prompt.starts_thinking = jinja::stripRight(rendering.text).ends_with("<think>");
     prompt.text = std::move(rendering.text);

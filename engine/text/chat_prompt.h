@@ -18,7 +18,7 @@ class ChatTemplate;
 
 struct RenderedPrompt {
     std::string text;
-    std::string note;             // a visible line about what was folded; usually empty
+    std::string note; // a visible line about what was folded; usually empty
     bool starts_thinking = false; // the text ends inside an opened <think>
 };
 
@@ -26,7 +26,6 @@ struct RenderedPrompt {
 // none and true otherwise), not messages. An empty bos_token or eos_token is left undefined.
 // Fails (argument) with "This model's template refused: MESSAGE (line N)".
 Result<RenderedPrompt> renderChat(const ChatTemplate& chat_template, std::span<const ChatMessage> messages,
-                                  std::string_view variables_json, std::string_view bos_token,
-                                  std::string_view eos_token);
+    std::string_view variables_json, std::string_view bos_token, std::string_view eos_token);
 
 } // namespace puna

@@ -28,21 +28,25 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
-const std::string& ChatTemplate::source() const { return m_impl->source; }
+const std::string& ChatTemplate::source() const
+{
+    return m_impl->source;
+}
 
 Result<ChatTemplate> ChatTemplate::compile(std::string source)
 {
     if (source.size() > jinja::kMaxSource)
-        return Error { ErrorCode::format, "The chat template has " + std::to_string(source.size()) + " bytes; at most "
-                           + std::to_string(jinja::kMaxSource) + " are accepted." };
+        return Error {ErrorCode::format,
+            "The chat template has " + std::to_string(source.size()) + " bytes; at most "
+                + std::to_string(jinja::kMaxSource) + " are accepted."};
     if (!jinja::isValidUtf8(source))
-        return Error { ErrorCode::format, "The chat template is not UTF-8 text." };
+        return Error {ErrorCode::format, "The chat template is not UTF-8 text."};
     try {
         jinja::Program program = jinja::parse(source);
-        return ChatTemplate(std::make_unique<Impl>(Impl { std::move(source), std::move(program) }));
+        return ChatTemplate(std::make_unique<Impl>(Impl {std::move(source), std::move(program)}));
     } catch (const jinja::Failure& failure) {
-        return Error { ErrorCode::format, "The chat template cannot be read: " + failure.message + " (line "
-                           + std::to_string(failure.line) + ")." };
+        return Error {ErrorCode::format,
+            "The chat template cannot be read: " + failure.message + " (line " + std::to_string(failure.line) + ")."};
     }
 }
 
@@ -58,16 +62,17 @@ Rendering ChatTemplate::render(std::string_view context_json, std::optional<std:
         }
         if (!context.is(jinja::Kind::dict))
             jinja::fail("the template's variables are not a JSON object");
-        return { jinja::render(m_impl->program, context, now ? *now : std::time(nullptr)), {} };
+        return {jinja::render(m_impl->program, context, now ? *now : std::time(nullptr)), {}};
     } catch (const jinja::Failure& failure) {
-        return { {}, TemplateFailure { failure.message, failure.line, failure.raised } };
+        return {{}, TemplateFailure {failure.message, failure.line, failure.raised}};
     }
 }
 
 std::vector<std::string> ChatTemplate::switches() const
 {
-    static constexpr std::string_view kUsual[] { "messages", "add_generation_prompt", "tools", "documents", "loop",
-        "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token", "additional_special_tokens" };
+    static constexpr std::string_view kUsual[] {"messages", "add_generation_prompt", "tools", "documents", "loop",
+        "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token",
+        "additional_special_tokens"};
     std::vector<std::string> names;
     for (const std::int32_t id : m_impl->program.inputs) {
         const std::string& name = m_impl->program.names[static_cast<std::size_t>(id)];
@@ -92,14 +97,15 @@ Result<std::optional<std::string>> readFile(const fs::path& path, std::uintmax_t
         return std::optional<std::string>();
     const std::string name = path.filename().string();
     if (!fs::is_regular_file(status))
-        return Error { ErrorCode::io, name + " is not a file." };
+        return Error {ErrorCode::io, name + " is not a file."};
     const std::uintmax_t size = fs::file_size(path, error);
     if (error || size > limit)
-        return Error { ErrorCode::format, name + " has " + std::to_string(size) + " bytes; at most " + std::to_string(limit) + " are accepted." };
+        return Error {ErrorCode::format,
+            name + " has " + std::to_string(size) + " bytes; at most " + std::to_string(limit) + " are accepted."};
     std::ifstream file(path, std::ios::binary);
     std::string text(static_cast<std::size_t>(size), '\0');
     if (!file.read(text.data(), static_cast<std::streamsize>(size)))
-        return Error { ErrorCode::io, name + " cannot be read; check that the file is complete and readable." };
+        return Error {ErrorCode::io, name + " cannot be read; check that the file is complete and readable."};
     return std::optional(std::move(text));
 }
 
@@ -110,7 +116,7 @@ Result<std::optional<std::string>> defaultTemplate(const fs::path& path)
     if (!text)
         return std::optional<std::string>();
     const std::string name = path.filename().string();
-    const auto wrong = [&](const std::string& what) { return Error { ErrorCode::format, name + ": " + what }; };
+    const auto wrong = [&](const std::string& what) { return Error {ErrorCode::format, name + ": " + what}; };
     try {
         const jinja::Value config = jinja::parseJson(*text);
         if (!config.is(jinja::Kind::dict))

@@ -21,7 +21,7 @@ class Gguf;
 
 struct TemplateFailure {
     std::string message; // the template's own words where it raised, else what went wrong
-    int line = 0;        // of the template, from 1; 0: unknown
+    int line = 0; // of the template, from 1; 0: unknown
     bool raised = false; // by raise_exception
 };
 

@@ -138,7 +138,10 @@ std::function<Value(const Value&)> attributeGetter(const Value& attribute)
     };
 }
 
-Value foldCase(const Value& value) { return value.isString() ? Value::string(toLower(value.text())) : value; }
+Value foldCase(const Value& value)
+{
+    return value.isString() ? Value::string(toLower(value.text())) : value;
+}
 
 std::function<Value(const Value&)> sortKey(const Value& attribute, bool case_sensitive)
 {
@@ -155,8 +158,9 @@ std::vector<Value> sorted(std::vector<Value> items, const std::function<Value(co
     for (std::size_t i = 0; i < items.size(); i++)
         order.emplace_back(key(items[i]), i);
     work(static_cast<std::int64_t>(items.size()));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](const auto& a, const auto& b) { return reverse ? lessThan(b.first, a.first) : lessThan(a.first, b.first); });
+    std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+        return reverse ? lessThan(b.first, a.first) : lessThan(a.first, b.first);
+    });
     std::vector<Value> out;
     out.reserve(items.size());
     for (const auto& entry : order)
@@ -166,7 +170,10 @@ std::vector<Value> sorted(std::vector<Value> items, const std::function<Value(co
 
 // --- numbers ---------------------------------------------------------------------------------------------------
 
-[[noreturn]] void overflow() { fail("an integer beyond 64 bits"); }
+[[noreturn]] void overflow()
+{
+    fail("an integer beyond 64 bits");
+}
 
 [[noreturn]] void badOperands(const char* op, const Value& a, const Value& b)
 {
@@ -195,7 +202,8 @@ std::optional<std::int64_t> parseInteger(std::string_view text, std::int64_t bas
     }
     if (base == 0)
         base = 10;
-    if (base < 2 || base > 36 || text.empty() || text.front() == '_' || text.back() == '_' || text.find("__") != std::string_view::npos)
+    if (base < 2 || base > 36 || text.empty() || text.front() == '_' || text.back() == '_'
+        || text.find("__") != std::string_view::npos)
         return {};
     std::string digits = minus ? "-" : "";
     std::copy_if(text.begin(), text.end(), std::back_inserter(digits), [](char c) { return c != '_'; });
@@ -390,14 +398,17 @@ Value calculate(Arithmetic op, const Value& a, const Value& b)
                 fail("float division by zero");
             if (op == Arithmetic::divide)
                 return Value::real(x / y);
-            return Value::real(op == Arithmetic::modulo ? floorModulo(x, y) : std::floor((x - floorModulo(x, y)) / y + 0.5));
+            return Value::real(
+                op == Arithmetic::modulo ? floorModulo(x, y) : std::floor((x - floorModulo(x, y)) / y + 0.5));
         }
     }
     switch (op) {
     case Arithmetic::add:
         if (a.isString() && b.isString()) {
             const bool safe = a.isSafe() || b.isSafe();
-            const auto part = [&](const Value& value) { return safe && !value.isSafe() ? escapeHtml(value.text()) : value.text(); };
+            const auto part = [&](const Value& value) {
+                return safe && !value.isSafe() ? escapeHtml(value.text()) : value.text();
+            };
             checkString(a.text().size() + b.text().size());
             return Value::string(part(a) + part(b), safe);
         }
@@ -454,12 +465,12 @@ Value negative(const Value& a)
 // --- parameters ------------------------------------------------------------------------------------------------
 
 Parameters::Parameters(const char* function, const Arguments& arguments, std::initializer_list<std::string_view> names,
-                       std::size_t required)
+    std::size_t required)
     : m_function(function)
 {
     if (arguments.positional.size() > names.size())
         fail(std::string(function) + " takes at most " + std::to_string(names.size()) + " argument(s), "
-             + std::to_string(arguments.positional.size()) + " given");
+            + std::to_string(arguments.positional.size()) + " given");
     for (std::size_t i = 0; i < arguments.positional.size(); i++)
         m_values[i] = &arguments.positional[i];
     for (const auto& [name, value] : arguments.keywords) {
@@ -502,86 +513,139 @@ namespace {
 
 enum class M : std::uint8_t {
     // dict
-    clear, copy, fromkeys, get, items, keys, pop, popitem, setdefault, update, values,
+    clear,
+    copy,
+    fromkeys,
+    get,
+    items,
+    keys,
+    pop,
+    popitem,
+    setdefault,
+    update,
+    values,
     // list
-    append, count, extend, index, insert, remove, reverse, sort,
+    append,
+    count,
+    extend,
+    index,
+    insert,
+    remove,
+    reverse,
+    sort,
     // str
-    capitalize, center, endswith, find, format, isalnum, isalpha, isdecimal, isdigit, islower, isnumeric, isspace,
-    istitle, isupper, join, ljust, lower, lstrip, partition, removeprefix, removesuffix, replace, rfind, rindex, rjust,
-    rpartition, rsplit, rstrip, split, splitlines, startswith, strip, swapcase, title, upper, zfill,
+    capitalize,
+    center,
+    endswith,
+    find,
+    format,
+    isalnum,
+    isalpha,
+    isdecimal,
+    isdigit,
+    islower,
+    isnumeric,
+    isspace,
+    istitle,
+    isupper,
+    join,
+    ljust,
+    lower,
+    lstrip,
+    partition,
+    removeprefix,
+    removesuffix,
+    replace,
+    rfind,
+    rindex,
+    rjust,
+    rpartition,
+    rsplit,
+    rstrip,
+    split,
+    splitlines,
+    startswith,
+    strip,
+    swapcase,
+    title,
+    upper,
+    zfill,
     // loop, cycler
-    changed, cycle, next, reset,
+    changed,
+    cycle,
+    next,
+    reset,
 };
 
 enum : std::uint8_t { kDict = 1, kList = 2, kTuple = 4, kString = 8, kLoop = 16, kCycler = 32 };
 
 struct MethodRow {
     std::string_view name;
-    std::uint8_t owners;  // types that have it
+    std::uint8_t owners; // types that have it
     std::uint8_t refused; // types where it would change the value
 };
 
 // In the order of M.
 constexpr MethodRow kMethods[] {
-    { "clear", kDict | kList, kDict | kList },
-    { "copy", kDict | kList, 0 },
-    { "fromkeys", kDict, kDict },
-    { "get", kDict, 0 },
-    { "items", kDict, 0 },
-    { "keys", kDict, 0 },
-    { "pop", kDict | kList, kDict | kList },
-    { "popitem", kDict, kDict },
-    { "setdefault", kDict, kDict },
-    { "update", kDict, kDict },
-    { "values", kDict, 0 },
-    { "append", kList, kList },
-    { "count", kList | kTuple | kString, 0 },
-    { "extend", kList, kList },
-    { "index", kList | kTuple | kString, 0 },
-    { "insert", kList, kList },
-    { "remove", kList, kList },
-    { "reverse", kList, kList },
-    { "sort", kList, kList },
-    { "capitalize", kString, 0 },
-    { "center", kString, 0 },
-    { "endswith", kString, 0 },
-    { "find", kString, 0 },
-    { "format", kString, 0 },
-    { "isalnum", kString, 0 },
-    { "isalpha", kString, 0 },
-    { "isdecimal", kString, 0 },
-    { "isdigit", kString, 0 },
-    { "islower", kString, 0 },
-    { "isnumeric", kString, 0 },
-    { "isspace", kString, 0 },
-    { "istitle", kString, 0 },
-    { "isupper", kString, 0 },
-    { "join", kString, 0 },
-    { "ljust", kString, 0 },
-    { "lower", kString, 0 },
-    { "lstrip", kString, 0 },
-    { "partition", kString, 0 },
-    { "removeprefix", kString, 0 },
-    { "removesuffix", kString, 0 },
-    { "replace", kString, 0 },
-    { "rfind", kString, 0 },
-    { "rindex", kString, 0 },
-    { "rjust", kString, 0 },
-    { "rpartition", kString, 0 },
-    { "rsplit", kString, 0 },
-    { "rstrip", kString, 0 },
-    { "split", kString, 0 },
-    { "splitlines", kString, 0 },
-    { "startswith", kString, 0 },
-    { "strip", kString, 0 },
-    { "swapcase", kString, 0 },
-    { "title", kString, 0 },
-    { "upper", kString, 0 },
-    { "zfill", kString, 0 },
-    { "changed", kLoop, 0 },
-    { "cycle", kLoop, 0 },
-    { "next", kCycler, 0 },
-    { "reset", kCycler, 0 },
+    {"clear", kDict | kList, kDict | kList},
+    {"copy", kDict | kList, 0},
+    {"fromkeys", kDict, kDict},
+    {"get", kDict, 0},
+    {"items", kDict, 0},
+    {"keys", kDict, 0},
+    {"pop", kDict | kList, kDict | kList},
+    {"popitem", kDict, kDict},
+    {"setdefault", kDict, kDict},
+    {"update", kDict, kDict},
+    {"values", kDict, 0},
+    {"append", kList, kList},
+    {"count", kList | kTuple | kString, 0},
+    {"extend", kList, kList},
+    {"index", kList | kTuple | kString, 0},
+    {"insert", kList, kList},
+    {"remove", kList, kList},
+    {"reverse", kList, kList},
+    {"sort", kList, kList},
+    {"capitalize", kString, 0},
+    {"center", kString, 0},
+    {"endswith", kString, 0},
+    {"find", kString, 0},
+    {"format", kString, 0},
+    {"isalnum", kString, 0},
+    {"isalpha", kString, 0},
+    {"isdecimal", kString, 0},
+    {"isdigit", kString, 0},
+    {"islower", kString, 0},
+    {"isnumeric", kString, 0},
+    {"isspace", kString, 0},
+    {"istitle", kString, 0},
+    {"isupper", kString, 0},
+    {"join", kString, 0},
+    {"ljust", kString, 0},
+    {"lower", kString, 0},
+    {"lstrip", kString, 0},
+    {"partition", kString, 0},
+    {"removeprefix", kString, 0},
+    {"removesuffix", kString, 0},
+    {"replace", kString, 0},
+    {"rfind", kString, 0},
+    {"rindex", kString, 0},
+    {"rjust", kString, 0},
+    {"rpartition", kString, 0},
+    {"rsplit", kString, 0},
+    {"rstrip", kString, 0},
+    {"split", kString, 0},
+    {"splitlines", kString, 0},
+    {"startswith", kString, 0},
+    {"strip", kString, 0},
+    {"swapcase", kString, 0},
+    {"title", kString, 0},
+    {"upper", kString, 0},
+    {"zfill", kString, 0},
+    {"changed", kLoop, 0},
+    {"cycle", kLoop, 0},
+    {"next", kCycler, 0},
+    {"reset", kCycler, 0},
 };
 static_assert(std::size(kMethods) == static_cast<std::size_t>(M::reset) + 1);
 
@@ -696,7 +760,8 @@ std::vector<std::string_view> splitOnSpace(std::string_view text, std::int64_t l
     return parts;
 }
 
-std::vector<std::string_view> splitOn(std::string_view text, const std::string& separator, std::int64_t limit, bool from_right)
+std::vector<std::string_view> splitOn(
+    std::string_view text, const std::string& separator, std::int64_t limit, bool from_right)
 {
     if (separator.empty())
         fail("empty separator");
@@ -704,7 +769,9 @@ std::vector<std::string_view> splitOn(std::string_view text, const std::string& 
     std::vector<std::string_view> parts;
     for (;;) {
         const bool more = limit < 0 || static_cast<std::int64_t>(parts.size()) < limit;
-        const std::size_t found = !more ? std::string_view::npos : from_right ? text.rfind(separator) : text.find(separator);
+        const std::size_t found = !more ? std::string_view::npos
+            : from_right                ? text.rfind(separator)
+                                        : text.find(separator);
         checkList(parts.size() + 1);
         if (found == std::string_view::npos) {
             parts.push_back(text);
@@ -726,7 +793,8 @@ std::vector<std::string_view> splitLines(std::string_view text, bool keep_ends)
     for (std::size_t i = 0; i < text.size();) {
         const std::size_t end = i;
         const char32_t c = decodeAt(text, i);
-        const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+        const bool breaks =
+            (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
         if (!breaks)
             continue;
         if (c == '\r' && i < text.size() && text[i] == '\n')
@@ -782,7 +850,8 @@ std::string replaceIn(std::string_view text, std::string_view from, std::string_
     return out;
 }
 
-std::string padded(const StringObject& string, std::int64_t width, const std::string& fill, int where) // -1 left, 0 both, 1 right
+std::string padded(
+    const StringObject& string, std::int64_t width, const std::string& fill, int where) // -1 left, 0 both, 1 right
 {
     if (countCodePoints(fill) != 1)
         fail("The fill character must be exactly one character long");
@@ -830,8 +899,10 @@ bool hasCase(const std::string& text, bool upper) // isupper, islower
 bool affix(const StringObject& self, const Arguments& arguments, bool at_end)
 {
     const char* function = at_end ? "endswith" : "startswith";
-    const Parameters parameters(function, arguments, { "prefix", "start", "end" }, 1);
-    const auto clamp = [&](std::int64_t index) { return std::clamp<std::int64_t>(index < 0 ? index + self.length : index, 0, self.length); };
+    const Parameters parameters(function, arguments, {"prefix", "start", "end"}, 1);
+    const auto clamp = [&](std::int64_t index) {
+        return std::clamp<std::int64_t>(index < 0 ? index + self.length : index, 0, self.length);
+    };
     const bool has_end = parameters.has(2) && !parameters[2].is(Kind::none);
     const bool has_start = parameters.has(1) && !parameters[1].is(Kind::none);
     const std::int64_t start = has_start ? parameters.integer(1, 0) : 0;
@@ -855,9 +926,11 @@ bool affix(const StringObject& self, const Arguments& arguments, bool at_end)
 
 Value findIn(const StringObject& self, const Arguments& arguments, const char* function, bool from_right, bool must)
 {
-    const Parameters parameters(function, arguments, { "sub", "start", "end" }, 1);
+    const Parameters parameters(function, arguments, {"sub", "start", "end"}, 1);
     const std::string sub = parameters.text(0, {});
-    const auto clamp = [&](std::int64_t index) { return std::clamp<std::int64_t>(index < 0 ? index + self.length : index, 0, self.length); };
+    const auto clamp = [&](std::int64_t index) {
+        return std::clamp<std::int64_t>(index < 0 ? index + self.length : index, 0, self.length);
+    };
     const std::int64_t start = parameters.integer(1, 0);
     const std::size_t from = offsetOf(self, clamp(start));
     const std::size_t to = offsetOf(self, clamp(parameters.integer(2, self.length)));
@@ -919,7 +992,7 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
     case M::strip:
     case M::lstrip:
     case M::rstrip: {
-        const Parameters parameters(name, arguments, { "chars" });
+        const Parameters parameters(name, arguments, {"chars"});
         const bool left = method != M::rstrip, right = method != M::lstrip;
         if (parameters.has(0) && !parameters[0].is(Kind::none))
             return result(std::string(stripOf(text, parameters.text(0, {}), left, right)));
@@ -932,41 +1005,43 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
     }
     case M::split:
     case M::rsplit: {
-        const Parameters parameters(name, arguments, { "sep", "maxsplit" });
+        const Parameters parameters(name, arguments, {"sep", "maxsplit"});
         const std::int64_t limit = parameters.integer(1, -1);
         if (parameters.has(0) && !parameters[0].is(Kind::none))
             return texts(splitOn(text, parameters.text(0, {}), limit, method == M::rsplit), safe);
         return texts(splitOnSpace(text, limit, method == M::rsplit), safe);
     }
     case M::splitlines: {
-        const Parameters parameters(name, arguments, { "keepends" });
+        const Parameters parameters(name, arguments, {"keepends"});
         return texts(splitLines(text, parameters.flag(0)), safe);
     }
     case M::partition:
     case M::rpartition: {
-        const Parameters parameters(name, arguments, { "sep" }, 1);
+        const Parameters parameters(name, arguments, {"sep"}, 1);
         const std::string separator = parameters.text(0, {});
         if (separator.empty())
             fail("empty separator");
         workOnBytes(text.size() * 4);
         const std::size_t found = method == M::partition ? text.find(separator) : text.rfind(separator);
         if (found == std::string::npos)
-            return method == M::partition ? Value::tuple({ self, result({}), result({}) }) : Value::tuple({ result({}), result({}), self });
-        return Value::tuple({ result(text.substr(0, found)), result(separator), result(text.substr(found + separator.size())) });
+            return method == M::partition ? Value::tuple({self, result({}), result({})})
+                                          : Value::tuple({result({}), result({}), self});
+        return Value::tuple(
+            {result(text.substr(0, found)), result(separator), result(text.substr(found + separator.size()))});
     }
     case M::startswith:
         return Value::boolean(affix(string, arguments, false));
     case M::endswith:
         return Value::boolean(affix(string, arguments, true));
     case M::replace: {
-        const Parameters parameters(name, arguments, { "old", "new", "count" }, 2);
+        const Parameters parameters(name, arguments, {"old", "new", "count"}, 2);
         parameters.text(0, {});
         parameters.text(1, {});
         return result(replaceIn(text, quoted(parameters[0]), quoted(parameters[1]), parameters.integer(2, -1)));
     }
     case M::removeprefix:
     case M::removesuffix: {
-        const Parameters parameters(name, arguments, { "affix" }, 1);
+        const Parameters parameters(name, arguments, {"affix"}, 1);
         const std::string piece = parameters.text(0, {});
         if (method == M::removeprefix)
             return result(text.starts_with(piece) ? text.substr(piece.size()) : text);
@@ -981,11 +1056,11 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
     case M::rindex:
         return findIn(string, arguments, name, true, true);
     case M::count: {
-        const Parameters parameters(name, arguments, { "sub" }, 1);
+        const Parameters parameters(name, arguments, {"sub"}, 1);
         return Value::integer(countIn(text, parameters.text(0, {})));
     }
     case M::join: {
-        const Parameters parameters(name, arguments, { "iterable" }, 1);
+        const Parameters parameters(name, arguments, {"iterable"}, 1);
         std::string out;
         std::size_t i = 0;
         for (const Value& item : collect(parameters[0])) {
@@ -1000,16 +1075,17 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
     case M::center:
     case M::ljust:
     case M::rjust: {
-        const Parameters parameters(name, arguments, { "width", "fillchar" }, 1);
+        const Parameters parameters(name, arguments, {"width", "fillchar"}, 1);
         const int where = method == M::center ? 0 : method == M::ljust ? 1 : -1;
         return result(padded(string, parameters.integer(0, 0), parameters.text(1, " "), where));
     }
     case M::zfill: {
-        const Parameters parameters(name, arguments, { "width" }, 1);
+        const Parameters parameters(name, arguments, {"width"}, 1);
         const std::size_t sign = !text.empty() && (text[0] == '-' || text[0] == '+') ? 1 : 0;
         const Value digits = Value::string(text.substr(sign));
         const std::int64_t width = parameters.integer(0, 0);
-        return result(text.substr(0, sign) + padded(digits.asString(), width < 1 ? 0 : width - static_cast<std::int64_t>(sign), "0", -1));
+        return result(text.substr(0, sign)
+            + padded(digits.asString(), width < 1 ? 0 : width - static_cast<std::int64_t>(sign), "0", -1));
     }
     case M::format:
         return formatBraces(self, arguments);
@@ -1052,11 +1128,13 @@ Value sequenceMethod(M method, const Value& self, const Arguments& arguments)
     }
     work(static_cast<std::int64_t>(items.size()));
     if (method == M::count) {
-        const Parameters parameters("count", arguments, { "value" }, 1);
-        return Value::integer(std::count_if(items.begin(), items.end(), [&](const Value& item) { return equals(item, parameters[0]); }));
+        const Parameters parameters("count", arguments, {"value"}, 1);
+        return Value::integer(
+            std::count_if(items.begin(), items.end(), [&](const Value& item) { return equals(item, parameters[0]); }));
     }
-    const Parameters parameters("index", arguments, { "value" }, 1);
-    const auto found = std::find_if(items.begin(), items.end(), [&](const Value& item) { return equals(item, parameters[0]); });
+    const Parameters parameters("index", arguments, {"value"}, 1);
+    const auto found =
+        std::find_if(items.begin(), items.end(), [&](const Value& item) { return equals(item, parameters[0]); });
     if (found == items.end())
         fail(toRepr(parameters[0]) + " is not in list");
     return Value::integer(found - items.begin());
@@ -1065,7 +1143,7 @@ Value sequenceMethod(M method, const Value& self, const Arguments& arguments)
 Value dictMethod(M method, const Value& self, const Arguments& arguments)
 {
     if (method == M::get) {
-        const Parameters parameters("get", arguments, { "key", "default" }, 1);
+        const Parameters parameters("get", arguments, {"key", "default"}, 1);
         if (!arguments.keywords.empty())
             fail("dict.get() takes no keyword arguments");
         if (const Value* value = self.asDict().find(parameters[0]))
@@ -1097,7 +1175,10 @@ Value cyclerMethod(M method, const Value& self)
     return value;
 }
 
-bool isDunder(std::string_view name) { return name.size() > 4 && name.starts_with("__") && name.ends_with("__"); }
+bool isDunder(std::string_view name)
+{
+    return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
+}
 
 std::string objectName(const Value& value)
 {
@@ -1106,7 +1187,8 @@ std::string objectName(const Value& value)
 
 Value unsafe(const Value& of, std::string_view name)
 {
-    return Value::undefined("access to attribute '" + std::string(name) + "' of '" + typeName(of) + "' object is unsafe.");
+    return Value::undefined(
+        "access to attribute '" + std::string(name) + "' of '" + typeName(of) + "' object is unsafe.");
 }
 
 Value missing(const Value& of, std::string_view name)
@@ -1277,7 +1359,8 @@ Value getSlice(const Value& of, const Value& start, const Value& stop, const Val
         }
         std::string out;
         for (const std::int64_t pick : picks) {
-            const std::size_t offset = offsets.empty() ? static_cast<std::size_t>(pick) : offsets[static_cast<std::size_t>(pick)];
+            const std::size_t offset =
+                offsets.empty() ? static_cast<std::size_t>(pick) : offsets[static_cast<std::size_t>(pick)];
             out.append(text, offset, sizeAt(text, offset));
         }
         return Value::string(std::move(out), of.isSafe());
@@ -1327,7 +1410,7 @@ using Test = bool (*)(const Value& subject, const Arguments& arguments);
 
 template <Compare how> bool compareTest(const Value& subject, const Arguments& arguments)
 {
-    const Parameters parameters("comparison", arguments, { "other" }, 1);
+    const Parameters parameters("comparison", arguments, {"other"}, 1);
     return compare(how, subject, parameters[0]);
 }
 
@@ -1337,42 +1420,94 @@ template <bool (*check)(const Value&)> bool plainTest(const Value& subject, cons
     return check(subject);
 }
 
-bool isOdd(const Value& value) { return equals(calculate(Arithmetic::modulo, value, Value::integer(2)), Value::integer(1)); }
-bool isEven(const Value& value) { return equals(calculate(Arithmetic::modulo, value, Value::integer(2)), Value::integer(0)); }
-bool isDefined(const Value& value) { return !value.isUndefined(); }
-bool isUndefinedTest(const Value& value) { return value.isUndefined(); }
-bool isNone(const Value& value) { return value.is(Kind::none); }
-bool isStringTest(const Value& value) { return value.isString(); }
-bool isBoolean(const Value& value) { return value.is(Kind::boolean); }
-bool isTrue(const Value& value) { return value.is(Kind::boolean) && value.asBool(); }
-bool isFalse(const Value& value) { return value.is(Kind::boolean) && !value.asBool(); }
-bool isIntegerTest(const Value& value) { return value.is(Kind::integer) || value.is(Kind::big); }
-bool isFloat(const Value& value) { return value.is(Kind::real); }
-bool isNumberTest(const Value& value) { return value.isNumber() || value.is(Kind::big); }
-bool isMapping(const Value& value) { return value.is(Kind::dict); }
-bool isIterableTest(const Value& value) { return isIterable(value); }
+bool isOdd(const Value& value)
+{
+    return equals(calculate(Arithmetic::modulo, value, Value::integer(2)), Value::integer(1));
+}
+bool isEven(const Value& value)
+{
+    return equals(calculate(Arithmetic::modulo, value, Value::integer(2)), Value::integer(0));
+}
+bool isDefined(const Value& value)
+{
+    return !value.isUndefined();
+}
+bool isUndefinedTest(const Value& value)
+{
+    return value.isUndefined();
+}
+bool isNone(const Value& value)
+{
+    return value.is(Kind::none);
+}
+bool isStringTest(const Value& value)
+{
+    return value.isString();
+}
+bool isBoolean(const Value& value)
+{
+    return value.is(Kind::boolean);
+}
+bool isTrue(const Value& value)
+{
+    return value.is(Kind::boolean) && value.asBool();
+}
+bool isFalse(const Value& value)
+{
+    return value.is(Kind::boolean) && !value.asBool();
+}
+bool isIntegerTest(const Value& value)
+{
+    return value.is(Kind::integer) || value.is(Kind::big);
+}
+bool isFloat(const Value& value)
+{
+    return value.is(Kind::real);
+}
+bool isNumberTest(const Value& value)
+{
+    return value.isNumber() || value.is(Kind::big);
+}
+bool isMapping(const Value& value)
+{
+    return value.is(Kind::dict);
+}
+bool isIterableTest(const Value& value)
+{
+    return isIterable(value);
+}
 bool isSequenceTest(const Value& value)
 {
-    return value.isString() || value.isSequence() || value.is(Kind::dict) || value.is(Kind::range) || value.isUndefined();
+    return value.isString() || value.isSequence() || value.is(Kind::dict) || value.is(Kind::range)
+        || value.isUndefined();
 }
 bool isCallable(const Value& value)
 {
-    return value.is(Kind::builtin) || value.is(Kind::macro) || value.is(Kind::method) || value.is(Kind::joiner) || value.is(Kind::loop)
-        || value.isUndefined();
+    return value.is(Kind::builtin) || value.is(Kind::macro) || value.is(Kind::method) || value.is(Kind::joiner)
+        || value.is(Kind::loop) || value.isUndefined();
 }
-bool isUpperTest(const Value& value) { return hasCase(toText(value), true); }
-bool isLowerTest(const Value& value) { return hasCase(toText(value), false); }
-bool isEscaped(const Value& value) { return value.isSafe(); }
+bool isUpperTest(const Value& value)
+{
+    return hasCase(toText(value), true);
+}
+bool isLowerTest(const Value& value)
+{
+    return hasCase(toText(value), false);
+}
+bool isEscaped(const Value& value)
+{
+    return value.isSafe();
+}
 
 bool isDivisible(const Value& subject, const Arguments& arguments)
 {
-    const Parameters parameters("divisibleby", arguments, { "num" }, 1);
+    const Parameters parameters("divisibleby", arguments, {"num"}, 1);
     return equals(calculate(Arithmetic::modulo, subject, parameters[0]), Value::integer(0));
 }
 
 bool isSame(const Value& subject, const Arguments& arguments)
 {
-    const Parameters parameters("sameas", arguments, { "other" }, 1);
+    const Parameters parameters("sameas", arguments, {"other"}, 1);
     const Value& other = parameters[0];
     if (subject.kind() != other.kind())
         return false;
@@ -1382,12 +1517,18 @@ bool isSame(const Value& subject, const Arguments& arguments)
 
 bool isIn(const Value& subject, const Arguments& arguments)
 {
-    const Parameters parameters("in", arguments, { "seq" }, 1);
+    const Parameters parameters("in", arguments, {"seq"}, 1);
     return contains(parameters[0], subject);
 }
 
-bool isFilter(const Value& subject, const Arguments&) { return subject.isString() && findFilter(subject.text()) >= 0; }
-bool isTest(const Value& subject, const Arguments&) { return subject.isString() && findTest(subject.text()) >= 0; }
+bool isFilter(const Value& subject, const Arguments&)
+{
+    return subject.isString() && findFilter(subject.text()) >= 0;
+}
+bool isTest(const Value& subject, const Arguments&)
+{
+    return subject.isString() && findTest(subject.text()) >= 0;
+}
 
 struct TestRow {
     std::string_view name;
@@ -1395,45 +1536,45 @@ struct TestRow {
 };
 
 constexpr TestRow kTests[] {
-    { "defined", plainTest<isDefined> },
-    { "undefined", plainTest<isUndefinedTest> },
-    { "none", plainTest<isNone> },
-    { "string", plainTest<isStringTest> },
-    { "mapping", plainTest<isMapping> },
-    { "iterable", plainTest<isIterableTest> },
-    { "sequence", plainTest<isSequenceTest> },
-    { "boolean", plainTest<isBoolean> },
-    { "true", plainTest<isTrue> },
-    { "false", plainTest<isFalse> },
-    { "integer", plainTest<isIntegerTest> },
-    { "float", plainTest<isFloat> },
-    { "number", plainTest<isNumberTest> },
-    { "odd", plainTest<isOdd> },
-    { "even", plainTest<isEven> },
-    { "divisibleby", isDivisible },
-    { "callable", plainTest<isCallable> },
-    { "upper", plainTest<isUpperTest> },
-    { "lower", plainTest<isLowerTest> },
-    { "escaped", plainTest<isEscaped> },
-    { "sameas", isSame },
-    { "in", isIn },
-    { "filter", isFilter },
-    { "test", isTest },
-    { "eq", compareTest<Compare::eq> },
-    { "equalto", compareTest<Compare::eq> },
-    { "==", compareTest<Compare::eq> },
-    { "ne", compareTest<Compare::ne> },
-    { "!=", compareTest<Compare::ne> },
-    { "lt", compareTest<Compare::lt> },
-    { "lessthan", compareTest<Compare::lt> },
-    { "<", compareTest<Compare::lt> },
-    { "le", compareTest<Compare::le> },
-    { "<=", compareTest<Compare::le> },
-    { "gt", compareTest<Compare::gt> },
-    { "greaterthan", compareTest<Compare::gt> },
-    { ">", compareTest<Compare::gt> },
-    { "ge", compareTest<Compare::ge> },
-    { ">=", compareTest<Compare::ge> },
+    {"defined", plainTest<isDefined>},
+    {"undefined", plainTest<isUndefinedTest>},
+    {"none", plainTest<isNone>},
+    {"string", plainTest<isStringTest>},
+    {"mapping", plainTest<isMapping>},
+    {"iterable", plainTest<isIterableTest>},
+    {"sequence", plainTest<isSequenceTest>},
+    {"boolean", plainTest<isBoolean>},
+    {"true", plainTest<isTrue>},
+    {"false", plainTest<isFalse>},
+    {"integer", plainTest<isIntegerTest>},
+    {"float", plainTest<isFloat>},
+    {"number", plainTest<isNumberTest>},
+    {"odd", plainTest<isOdd>},
+    {"even", plainTest<isEven>},
+    {"divisibleby", isDivisible},
+    {"callable", plainTest<isCallable>},
+    {"upper", plainTest<isUpperTest>},
+    {"lower", plainTest<isLowerTest>},
+    {"escaped", plainTest<isEscaped>},
+    {"sameas", isSame},
+    {"in", isIn},
+    {"filter", isFilter},
+    {"test", isTest},
+    {"eq", compareTest<Compare::eq>},
+    {"equalto", compareTest<Compare::eq>},
+    {"==", compareTest<Compare::eq>},
+    {"ne", compareTest<Compare::ne>},
+    {"!=", compareTest<Compare::ne>},
+    {"lt", compareTest<Compare::lt>},
+    {"lessthan", compareTest<Compare::lt>},
+    {"<", compareTest<Compare::lt>},
+    {"le", compareTest<Compare::le>},
+    {"<=", compareTest<Compare::le>},
+    {"gt", compareTest<Compare::gt>},
+    {"greaterthan", compareTest<Compare::gt>},
+    {">", compareTest<Compare::gt>},
+    {"ge", compareTest<Compare::ge>},
+    {">=", compareTest<Compare::ge>},
 };
 
 // --- filters ---------------------------------------------------------------------------------------------------
@@ -1453,7 +1594,7 @@ Value filterAbs(const Value& subject, Arguments& arguments, Host&)
 
 Value filterAttr(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("attr", arguments, { "name" }, 1);
+    const Parameters parameters("attr", arguments, {"name"}, 1);
     refuseUndefined(subject);
     const std::string name = parameters.text(0, {});
     if (std::optional<Value> value = findAttribute(subject, name, findMethod(name)))
@@ -1463,7 +1604,7 @@ Value filterAttr(const Value& subject, Arguments& arguments, Host&)
 
 Value filterBatch(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("batch", arguments, { "linecount", "fill_with" }, 1);
+    const Parameters parameters("batch", arguments, {"linecount", "fill_with"}, 1);
     const std::int64_t size = parameters.integer(0, 0);
     const Value fill = parameters.valueOr(1, Value());
     return deferred(subject, [=] {
@@ -1486,7 +1627,7 @@ Value filterBatch(const Value& subject, Arguments& arguments, Host&)
 
 Value filterSlice(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("slice", arguments, { "slices", "fill_with" }, 1);
+    const Parameters parameters("slice", arguments, {"slices", "fill_with"}, 1);
     const std::int64_t count = parameters.integer(0, 0);
     const Value fill = parameters.valueOr(1, Value());
     return deferred(subject, [=] {
@@ -1500,7 +1641,8 @@ Value filterSlice(const Value& subject, Arguments& arguments, Host&)
         work(count);
         for (std::int64_t i = 0; i < count; i++) {
             const auto end = at + static_cast<std::size_t>(each + (i < longer));
-            std::vector<Value> row(items.begin() + static_cast<std::ptrdiff_t>(at), items.begin() + static_cast<std::ptrdiff_t>(end));
+            std::vector<Value> row(
+                items.begin() + static_cast<std::ptrdiff_t>(at), items.begin() + static_cast<std::ptrdiff_t>(end));
             if (!fill.is(Kind::none) && longer != 0 && i >= longer)
                 row.push_back(fill);
             out.push_back(Value::list(std::move(row)));
@@ -1518,28 +1660,29 @@ Value filterCapitalize(const Value& subject, Arguments& arguments, Host&)
 
 Value filterCenter(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("center", arguments, { "width" });
+    const Parameters parameters("center", arguments, {"width"});
     const Value text = softText(subject);
     return Value::string(padded(text.asString(), parameters.integer(0, 80), " ", 0), subject.isSafe());
 }
 
 Value filterDefault(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("default", arguments, { "default_value", "boolean" });
+    const Parameters parameters("default", arguments, {"default_value", "boolean"});
     const bool replaces = subject.isUndefined() || (parameters.flag(1) && !truth(subject));
     return replaces ? parameters.valueOr(0, Value::string({})) : subject;
 }
 
 Value filterDictsort(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("dictsort", arguments, { "case_sensitive", "by", "reverse" });
+    const Parameters parameters("dictsort", arguments, {"case_sensitive", "by", "reverse"});
     const std::string by = parameters.text(1, "key");
     if (by != "key" && by != "value")
         fail("dictsort sorts by either \"key\" or \"value\"");
     refuseUndefined(subject);
     if (!subject.is(Kind::dict))
         return missing(subject, "items");
-    return Value::list(sorted(collect(makeView(subject, ViewObject::What::items)), sortKey(Value::integer(by == "value"), parameters.flag(0)), parameters.flag(2)));
+    return Value::list(sorted(collect(makeView(subject, ViewObject::What::items)),
+        sortKey(Value::integer(by == "value"), parameters.flag(0)), parameters.flag(2)));
 }
 
 Value filterEscape(const Value& subject, Arguments& arguments, Host&)
@@ -1556,14 +1699,16 @@ Value filterForceEscape(const Value& subject, Arguments& arguments, Host&)
 
 Value filterFilesize(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("filesizeformat", arguments, { "binary" });
+    const Parameters parameters("filesizeformat", arguments, {"binary"});
     refuseUndefined(subject);
-    const std::optional<double> number = subject.isString() ? parseReal(subject.text()) : subject.isNumber() ? std::optional(subject.asReal()) : std::nullopt;
+    const std::optional<double> number = subject.isString() ? parseReal(subject.text())
+        : subject.isNumber()                                ? std::optional(subject.asReal())
+                                                            : std::nullopt;
     if (!number)
         fail("filesizeformat expects a number");
     const double base = parameters.flag(0) ? 1024 : 1000;
-    static constexpr const char* kDecimal[] { "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB" };
-    static constexpr const char* kBinary[] { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB" };
+    static constexpr const char* kDecimal[] {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"};
+    static constexpr const char* kBinary[] {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"};
     if (*number == 1)
         return Value::string("1 Byte");
     if (*number < base)
@@ -1602,7 +1747,7 @@ Value filterLast(const Value& subject, Arguments& arguments, Host&)
 
 Value filterFloat(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("float", arguments, { "default" });
+    const Parameters parameters("float", arguments, {"default"});
     refuseUndefined(subject);
     if (subject.isNumber())
         return Value::real(subject.asReal());
@@ -1614,7 +1759,7 @@ Value filterFloat(const Value& subject, Arguments& arguments, Host&)
 
 Value filterInt(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("int", arguments, { "default", "base" });
+    const Parameters parameters("int", arguments, {"default", "base"});
     refuseUndefined(subject);
     std::optional<std::int64_t> value;
     if (subject.isInteger()) {
@@ -1647,9 +1792,10 @@ Value filterFormat(const Value& subject, Arguments& arguments, Host&)
 
 Value filterGroupby(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("groupby", arguments, { "attribute", "default", "case_sensitive" }, 1);
+    const Parameters parameters("groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
     const bool case_sensitive = parameters.flag(2);
-    const auto get = [base = attributeGetter(parameters[0]), fallback = parameters.valueOr(1, Value())](const Value& item) {
+    const auto get = [base = attributeGetter(parameters[0]), fallback = parameters.valueOr(1, Value())](
+                         const Value& item) {
         Value value = base(item);
         return value.isUndefined() && !fallback.is(Kind::none) ? fallback : value;
     };
@@ -1659,7 +1805,7 @@ Value filterGroupby(const Value& subject, Arguments& arguments, Host&)
     const auto close = [&] {
         if (!members.empty()) {
             Value head = case_sensitive ? current : get(members.front());
-            groups.push_back(Value::tuple({ std::move(head), Value::list(std::exchange(members, {})) }));
+            groups.push_back(Value::tuple({std::move(head), Value::list(std::exchange(members, {}))}));
         }
     };
     for (Value& item : sorted(collect(subject), key, false)) {
@@ -1676,7 +1822,7 @@ Value filterGroupby(const Value& subject, Arguments& arguments, Host&)
 
 Value filterIndent(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("indent", arguments, { "width", "first", "blank" });
+    const Parameters parameters("indent", arguments, {"width", "first", "blank"});
     std::string space;
     if (parameters.has(0) && parameters[0].isString())
         space = parameters[0].text();
@@ -1714,7 +1860,7 @@ Value filterItems(const Value& subject, Arguments& arguments, Host&)
 
 Value filterJoin(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("join", arguments, { "d", "attribute" });
+    const Parameters parameters("join", arguments, {"d", "attribute"});
     const std::string separator = parameters.has(0) ? toText(parameters[0]) : std::string();
     const auto get = attributeGetter(parameters.valueOr(1, Value()));
     std::string out;
@@ -1756,7 +1902,7 @@ Value filterUpper(const Value& subject, Arguments& arguments, Host&)
 Value filterMap(const Value& subject, Arguments& arguments, Host& host)
 {
     if (arguments.positional.empty()) {
-        const Parameters parameters("map", arguments, { "attribute", "default" }, 1);
+        const Parameters parameters("map", arguments, {"attribute", "default"}, 1);
         const Value fallback = parameters.valueOr(1, Value());
         return mapped(subject, [get = attributeGetter(parameters[0]), fallback](Value& item) {
             item = get(item);
@@ -1766,13 +1912,16 @@ Value filterMap(const Value& subject, Arguments& arguments, Host& host)
         });
     }
     const Value name = arguments.positional[0];
-    return mapped(subject, [name, &host, rest = Arguments { { arguments.positional.begin() + 1, arguments.positional.end() }, arguments.keywords }](Value& item) {
-        const int filter = findFilter(toText(name));
-        if (filter < 0)
-            fail("No filter named '" + toText(name) + "'.");
-        item = applyFilter(filter, item, rest, host);
-        return true;
-    });
+    return mapped(subject,
+        [name, &host,
+            rest = Arguments {{arguments.positional.begin() + 1, arguments.positional.end()}, arguments.keywords}](
+            Value& item) {
+            const int filter = findFilter(toText(name));
+            if (filter < 0)
+                fail("No filter named '" + toText(name) + "'.");
+            item = applyFilter(filter, item, rest, host);
+            return true;
+        });
 }
 
 Value choose(const Value& subject, const Arguments& arguments, bool by_attribute, bool keep)
@@ -1788,22 +1937,35 @@ Value choose(const Value& subject, const Arguments& arguments, bool by_attribute
         return mapped(subject, [get, keep](Value& item) { return truth(get(item)) == keep; });
     const Value name = arguments.positional[used++];
     const auto from = arguments.positional.begin() + static_cast<std::ptrdiff_t>(used);
-    return mapped(subject, [get, keep, name, rest = Arguments { { from, arguments.positional.end() }, arguments.keywords }](Value& item) {
-        const int test = findTest(toText(name));
-        if (test < 0)
-            fail("No test named '" + toText(name) + "'.");
-        return applyTest(test, get(item), rest) == keep;
-    });
+    return mapped(subject,
+        [get, keep, name, rest = Arguments {{from, arguments.positional.end()}, arguments.keywords}](Value& item) {
+            const int test = findTest(toText(name));
+            if (test < 0)
+                fail("No test named '" + toText(name) + "'.");
+            return applyTest(test, get(item), rest) == keep;
+        });
 }
 
-Value filterSelect(const Value& subject, Arguments& arguments, Host&) { return choose(subject, arguments, false, true); }
-Value filterReject(const Value& subject, Arguments& arguments, Host&) { return choose(subject, arguments, false, false); }
-Value filterSelectattr(const Value& subject, Arguments& arguments, Host&) { return choose(subject, arguments, true, true); }
-Value filterRejectattr(const Value& subject, Arguments& arguments, Host&) { return choose(subject, arguments, true, false); }
+Value filterSelect(const Value& subject, Arguments& arguments, Host&)
+{
+    return choose(subject, arguments, false, true);
+}
+Value filterReject(const Value& subject, Arguments& arguments, Host&)
+{
+    return choose(subject, arguments, false, false);
+}
+Value filterSelectattr(const Value& subject, Arguments& arguments, Host&)
+{
+    return choose(subject, arguments, true, true);
+}
+Value filterRejectattr(const Value& subject, Arguments& arguments, Host&)
+{
+    return choose(subject, arguments, true, false);
+}
 
 Value extreme(const char* name, const Value& subject, const Arguments& arguments, bool largest)
 {
-    const Parameters parameters(name, arguments, { "case_sensitive", "attribute" });
+    const Parameters parameters(name, arguments, {"case_sensitive", "attribute"});
     const auto key = sortKey(parameters.valueOr(1, Value()), parameters.flag(0));
     const std::vector<Value> items = collect(subject);
     if (items.empty())
@@ -1820,14 +1982,21 @@ Value extreme(const char* name, const Value& subject, const Arguments& arguments
     return *best;
 }
 
-Value filterMax(const Value& subject, Arguments& arguments, Host&) { return extreme("max", subject, arguments, true); }
-Value filterMin(const Value& subject, Arguments& arguments, Host&) { return extreme("min", subject, arguments, false); }
+Value filterMax(const Value& subject, Arguments& arguments, Host&)
+{
+    return extreme("max", subject, arguments, true);
+}
+Value filterMin(const Value& subject, Arguments& arguments, Host&)
+{
+    return extreme("min", subject, arguments, false);
+}
 
 Value filterReplace(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("replace", arguments, { "old", "new", "count" }, 2);
+    const Parameters parameters("replace", arguments, {"old", "new", "count"}, 2);
     const bool limited = parameters.has(2) && !parameters[2].is(Kind::none);
-    return Value::string(replaceIn(toText(subject), toText(parameters[0]), toText(parameters[1]), limited ? parameters.integer(2, -1) : -1));
+    return Value::string(replaceIn(
+        toText(subject), toText(parameters[0]), toText(parameters[1]), limited ? parameters.integer(2, -1) : -1));
 }
 
 Value filterReverse(const Value& subject, Arguments& arguments, Host&)
@@ -1843,7 +2012,7 @@ Value filterReverse(const Value& subject, Arguments& arguments, Host&)
 
 Value filterRound(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("round", arguments, { "precision", "method" });
+    const Parameters parameters("round", arguments, {"precision", "method"});
     const std::int64_t precision = std::clamp<std::int64_t>(parameters.integer(0, 0), -400, 400);
     const std::string method = parameters.text(1, "common");
     if (method != "common" && method != "ceil" && method != "floor")
@@ -1856,7 +2025,9 @@ Value filterRound(const Value& subject, Arguments& arguments, Host&)
         if (subject.isInteger() && precision >= 0)
             return Value::integer(subject.asInteger());
         if (precision >= 0)
-            return Value::real(std::isfinite(value) ? parseReal(formatFixed(value, static_cast<int>(precision))).value_or(value) : value);
+            return Value::real(std::isfinite(value)
+                    ? parseReal(formatFixed(value, static_cast<int>(precision))).value_or(value)
+                    : value);
         const double unit = std::pow(10.0, static_cast<double>(-precision));
         const double rounded = std::nearbyint(value / unit) * unit;
         return subject.isInteger() ? Value::integer(truncated(rounded).value_or(0)) : Value::real(rounded);
@@ -1874,7 +2045,7 @@ Value filterSafe(const Value& subject, Arguments& arguments, Host&)
 
 Value filterSort(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("sort", arguments, { "reverse", "case_sensitive", "attribute" });
+    const Parameters parameters("sort", arguments, {"reverse", "case_sensitive", "attribute"});
     const Value attribute = parameters.valueOr(2, Value());
     if (attribute.isString() && attribute.text().find(',') != std::string::npos) {
         std::vector<std::function<Value(const Value&)>> keys;
@@ -1924,7 +2095,12 @@ Value filterStriptags(const Value& subject, Arguments& arguments, Host&)
     for (const std::string_view word : splitOnSpace(text, -1, false))
         out += (out.empty() ? "" : " ") + std::string(word);
     static constexpr std::pair<std::string_view, std::string_view> kEntities[] {
-        { "&lt;", "<" }, { "&gt;", ">" }, { "&quot;", "\"" }, { "&#34;", "\"" }, { "&#39;", "'" }, { "&amp;", "&" },
+        {"&lt;", "<"},
+        {"&gt;", ">"},
+        {"&quot;", "\""},
+        {"&#34;", "\""},
+        {"&#39;", "'"},
+        {"&amp;", "&"},
     };
     for (const auto& [entity, character] : kEntities)
         out = replaceIn(out, entity, character, -1);
@@ -1933,7 +2109,7 @@ Value filterStriptags(const Value& subject, Arguments& arguments, Host&)
 
 Value filterSum(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("sum", arguments, { "attribute", "start" });
+    const Parameters parameters("sum", arguments, {"attribute", "start"});
     const auto get = attributeGetter(parameters.valueOr(0, Value()));
     Value total = parameters.valueOr(1, Value::integer(0));
     if (total.isString())
@@ -1953,7 +2129,8 @@ Value filterTitle(const Value& subject, Arguments& arguments, Host&)
         const auto breaks = [&](std::size_t at) {
             std::size_t after = at;
             const char32_t c = decodeAt(text, after);
-            return isSpace(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+            return isSpace(c)
+                || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
         };
         std::size_t end = i;
         const bool gap = breaks(i);
@@ -1969,12 +2146,13 @@ Value filterTitle(const Value& subject, Arguments& arguments, Host&)
 
 Value filterTojson(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("tojson", arguments, { "ensure_ascii", "indent", "separators", "sort_keys" });
+    const Parameters parameters("tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
     JsonStyle style;
     style.ensure_ascii = parameters.flag(0);
     style.sort_keys = parameters.flag(3);
     if (parameters.has(1) && !parameters[1].is(Kind::none)) {
-        style.indent = parameters[1].isString() ? parameters[1].text() : repeat(Value::string(" "), parameters.integer(1, 0)).text();
+        style.indent = parameters[1].isString() ? parameters[1].text()
+                                                : repeat(Value::string(" "), parameters.integer(1, 0)).text();
         style.item_separator = ",";
     }
     if (parameters.has(2) && !parameters[2].is(Kind::none)) {
@@ -1989,15 +2167,16 @@ Value filterTojson(const Value& subject, Arguments& arguments, Host&)
 
 Value filterTrim(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("trim", arguments, { "chars" });
+    const Parameters parameters("trim", arguments, {"chars"});
     const std::string text = toText(subject);
     const bool set = parameters.has(0) && !parameters[0].is(Kind::none);
-    return Value::string(std::string(set ? stripOf(text, parameters.text(0, {}), true, true) : strip(text)), subject.isSafe());
+    return Value::string(
+        std::string(set ? stripOf(text, parameters.text(0, {}), true, true) : strip(text)), subject.isSafe());
 }
 
 Value filterTruncate(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("truncate", arguments, { "length", "killwords", "end", "leeway" });
+    const Parameters parameters("truncate", arguments, {"length", "killwords", "end", "leeway"});
     const std::int64_t length = parameters.integer(0, 255);
     const Value end = Value::string(parameters.text(2, "..."));
     const std::int64_t leeway = parameters.has(3) && !parameters[3].is(Kind::none) ? parameters.integer(3, 5) : 5;
@@ -2014,7 +2193,7 @@ Value filterTruncate(const Value& subject, Arguments& arguments, Host&)
 
 Value filterUnique(const Value& subject, Arguments& arguments, Host&)
 {
-    const Parameters parameters("unique", arguments, { "case_sensitive", "attribute" });
+    const Parameters parameters("unique", arguments, {"case_sensitive", "attribute"});
     return deferred(subject, [subject, key = sortKey(parameters.valueOr(1, Value()), parameters.flag(0))] {
         std::vector<Value> out;
         std::unordered_multimap<std::size_t, Value> seen;
@@ -2089,55 +2268,55 @@ struct FilterRow {
 };
 
 constexpr FilterRow kFilters[] {
-    { "tojson", filterTojson },
-    { "trim", filterTrim },
-    { "length", filterLength },
-    { "string", filterString },
-    { "items", filterItems },
-    { "join", filterJoin },
-    { "selectattr", filterSelectattr },
-    { "list", filterList },
-    { "default", filterDefault },
-    { "safe", filterSafe },
-    { "map", filterMap },
-    { "lower", filterLower },
-    { "upper", filterUpper },
-    { "dictsort", filterDictsort },
-    { "last", filterLast },
-    { "reject", filterReject },
-    { "capitalize", filterCapitalize },
-    { "rejectattr", filterRejectattr },
-    { "title", filterTitle },
-    { "int", filterInt },
-    { "replace", filterReplace },
-    { "indent", filterIndent },
-    { "first", filterFirst },
-    { "unique", filterUnique },
-    { "sort", filterSort },
-    { "abs", filterAbs },
-    { "attr", filterAttr },
-    { "batch", filterBatch },
-    { "center", filterCenter },
-    { "count", filterLength },
-    { "d", filterDefault },
-    { "e", filterEscape },
-    { "escape", filterEscape },
-    { "filesizeformat", filterFilesize },
-    { "float", filterFloat },
-    { "forceescape", filterForceEscape },
-    { "format", filterFormat },
-    { "groupby", filterGroupby },
-    { "max", filterMax },
-    { "min", filterMin },
-    { "reverse", filterReverse },
-    { "round", filterRound },
-    { "select", filterSelect },
-    { "slice", filterSlice },
-    { "striptags", filterStriptags },
-    { "sum", filterSum },
-    { "truncate", filterTruncate },
-    { "urlencode", filterUrlencode },
-    { "wordcount", filterWordcount },
+    {"tojson", filterTojson},
+    {"trim", filterTrim},
+    {"length", filterLength},
+    {"string", filterString},
+    {"items", filterItems},
+    {"join", filterJoin},
+    {"selectattr", filterSelectattr},
+    {"list", filterList},
+    {"default", filterDefault},
+    {"safe", filterSafe},
+    {"map", filterMap},
+    {"lower", filterLower},
+    {"upper", filterUpper},
+    {"dictsort", filterDictsort},
+    {"last", filterLast},
+    {"reject", filterReject},
+    {"capitalize", filterCapitalize},
+    {"rejectattr", filterRejectattr},
+    {"title", filterTitle},
+    {"int", filterInt},
+    {"replace", filterReplace},
+    {"indent", filterIndent},
+    {"first", filterFirst},
+    {"unique", filterUnique},
+    {"sort", filterSort},
+    {"abs", filterAbs},
+    {"attr", filterAttr},
+    {"batch", filterBatch},
+    {"center", filterCenter},
+    {"count", filterLength},
+    {"d", filterDefault},
+    {"e", filterEscape},
+    {"escape", filterEscape},
+    {"filesizeformat", filterFilesize},
+    {"float", filterFloat},
+    {"forceescape", filterForceEscape},
+    {"format", filterFormat},
+    {"groupby", filterGroupby},
+    {"max", filterMax},
+    {"min", filterMin},
+    {"reverse", filterReverse},
+    {"round", filterRound},
+    {"select", filterSelect},
+    {"slice", filterSlice},
+    {"striptags", filterStriptags},
+    {"sum", filterSum},
+    {"truncate", filterTruncate},
+    {"urlencode", filterUrlencode},
+    {"wordcount", filterWordcount},
 };
 
 // --- functions -------------------------------------------------------------------------------------------------
@@ -2197,13 +2376,13 @@ Value callNamespace(Arguments& arguments, Host& host)
 
 Value callRaise(Arguments& arguments, Host&)
 {
-    const Parameters parameters("raise_exception", arguments, { "message" }, 1);
-    throw Failure { toText(parameters[0]), 0, true };
+    const Parameters parameters("raise_exception", arguments, {"message"}, 1);
+    throw Failure {toText(parameters[0]), 0, true};
 }
 
 Value callStrftime(Arguments& arguments, Host& host)
 {
-    const Parameters parameters("strftime_now", arguments, { "format" }, 1);
+    const Parameters parameters("strftime_now", arguments, {"format"}, 1);
     const std::string format = parameters.text(0, {});
     if (format.size() > 4096 || format.find('\0') != std::string::npos)
         fail("strftime_now expects a short format");
@@ -2241,7 +2420,7 @@ Value callCycler(Arguments& arguments, Host&)
 
 Value callJoiner(Arguments& arguments, Host&)
 {
-    const Parameters parameters("joiner", arguments, { "sep" });
+    const Parameters parameters("joiner", arguments, {"sep"});
     return Value::own(Kind::joiner, new Joiner(Value::string(parameters.text(0, ", "))));
 }
 
@@ -2256,21 +2435,30 @@ struct FunctionRow {
 };
 
 constexpr FunctionRow kFunctions[] {
-    { "raise_exception", callRaise },
-    { "namespace", callNamespace },
-    { "strftime_now", callStrftime },
-    { "range", callRange },
-    { "dict", callDict },
-    { "cycler", callCycler },
-    { "joiner", callJoiner },
-    { "self", callSelf },
+    {"raise_exception", callRaise},
+    {"namespace", callNamespace},
+    {"strftime_now", callStrftime},
+    {"range", callRange},
+    {"dict", callDict},
+    {"cycler", callCycler},
+    {"joiner", callJoiner},
+    {"self", callSelf},
 };
 
 } // namespace
 
-int findFilter(std::string_view name) { return findRow(kFilters, name); }
-int findTest(std::string_view name) { return findRow(kTests, name); }
-int findFunction(std::string_view name) { return findRow(kFunctions, name); }
+int findFilter(std::string_view name)
+{
+    return findRow(kFilters, name);
+}
+int findTest(std::string_view name)
+{
+    return findRow(kTests, name);
+}
+int findFunction(std::string_view name)
+{
+    return findRow(kFunctions, name);
+}
 
 Value applyFilter(int filter, const Value& subject, Arguments arguments, Host& host)
 {

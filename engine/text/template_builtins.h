@@ -21,7 +21,7 @@ struct Arguments {
 class Host {
 public:
     virtual Namespace* newNamespace() = 0; // lives as long as the rendering
-    virtual std::int64_t now() const = 0;  // seconds since the epoch
+    virtual std::int64_t now() const = 0; // seconds since the epoch
 
 protected:
     ~Host() = default;
@@ -65,7 +65,7 @@ std::string escapeHtml(std::string_view text);
 class Parameters {
 public:
     Parameters(const char* function, const Arguments& arguments, std::initializer_list<std::string_view> names,
-               std::size_t required = 0);
+        std::size_t required = 0);
     bool has(std::size_t i) const { return m_values[i] != nullptr; }
     const Value& operator[](std::size_t i) const { return *m_values[i]; }
     Value valueOr(std::size_t i, Value fallback) const { return has(i) ? *m_values[i] : std::move(fallback); }

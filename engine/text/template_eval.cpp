@@ -44,7 +44,11 @@ public:
     const Value& current() const { return m_current; }
     Value attribute(std::string_view name) override;
     bool changed(const std::vector<Value>& values);
-    void finish() { m_changed.reset(); } // it may hold the loop itself
+    void finish() // what it remembers may hold the loop itself
+    {
+        m_changed.reset();
+        m_finished = true;
+    }
     Value cycle(const std::vector<Value>& values) const;
     const Node& node() const { return m_node; }
     Scope* outer() const { return m_outer; }
@@ -64,6 +68,7 @@ private:
     std::int64_t m_index = -1;
     int m_depth0;
     std::optional<Value> m_changed;
+    bool m_finished = false;
 };
 
 class Evaluator final : public Host {
@@ -555,7 +560,7 @@ private:
     {
         if ((loop.node().flags & Node::kRecursive) == 0)
             fail("The loop must have the 'recursive' marker to be called recursively.");
-        const Parameters parameters("loop", arguments, { "iterable" }, 1);
+        const Parameters parameters("loop", arguments, {"iterable"}, 1);
         const Calls calls(*this);
         Capture output(*this);
         runLoop(loop.node(), loop.outer(), parameters[0], loop.depth0() + 1);
@@ -616,7 +621,8 @@ private:
                 entries.emplace_back(Value::string(std::string(key)), std::move(value));
             define(m_kwargs_name, makeDict(std::move(entries)));
         } else if (!arguments.keywords.empty()) {
-            fail("macro '" + macro.name + "' takes no keyword argument '" + std::string(arguments.keywords[0].first) + "'");
+            fail("macro '" + macro.name + "' takes no keyword argument '" + std::string(arguments.keywords[0].first)
+                + "'");
         }
         if (node.flags & Node::kVarargs) {
             std::vector<Value> rest;
@@ -631,8 +637,8 @@ private:
                 continue;
             const Node& parameter = node[i];
             define(parameter.name,
-                   parameter.children[0] ? evaluate(parameter[0])
-                                         : Value::undefined("parameter '" + name(parameter.name) + "' was not provided"));
+                parameter.children[0] ? evaluate(parameter[0])
+                                      : Value::undefined("parameter '" + name(parameter.name) + "' was not provided"));
         }
         Capture output(*this);
         execute(node[count]);
@@ -761,7 +767,7 @@ private:
         const struct Finish {
             Loop& loop;
             ~Finish() { loop.finish(); }
-        } finish { loop };
+        } finish {loop};
         bool any = false;
         {
             Within within(*this, outer);
@@ -857,7 +863,9 @@ std::int64_t Loop::length()
 
 Value Loop::attribute(std::string_view name)
 {
-    const auto missing = [](const char* which) { return Value::undefined(std::string("there is no ") + which + " item"); };
+    const auto missing = [](const char* which) {
+        return Value::undefined(std::string("there is no ") + which + " item");
+    };
     if (name == "index0")
         return Value::integer(m_index);
     if (name == "index")
@@ -888,7 +896,8 @@ bool Loop::changed(const std::vector<Value>& values)
     Value now = Value::tuple(values);
     if (m_changed && equals(*m_changed, now))
         return false;
-    m_changed = std::move(now);
+    if (!m_finished)
+        m_changed = std::move(now);
     return true;
 }
 

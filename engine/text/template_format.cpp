@@ -15,7 +15,7 @@ constexpr int kMaxPrecision = 1000;
 
 struct Spec {
     char32_t fill = ' ';
-    char align = 0;  // < > ^ =; 0: the type's own
+    char align = 0; // < > ^ =; 0: the type's own
     char sign = '-'; // - + or space
     bool alternative = false;
     bool zero = false;
@@ -36,9 +36,13 @@ std::string realDigits(double value, char type, std::int64_t precision) // of th
     } else {
         const int digits = static_cast<int>(std::min<std::int64_t>(precision < 0 ? 6 : precision, kMaxPrecision));
         const char lower = static_cast<char>(type | 0x20);
-        const auto how = lower == 'e' ? std::chars_format::scientific : lower == 'g' ? std::chars_format::general : std::chars_format::fixed;
+        const auto how = lower == 'e' ? std::chars_format::scientific
+            : lower == 'g'            ? std::chars_format::general
+                                      : std::chars_format::fixed;
         std::string buffer(static_cast<std::size_t>(digits) + 400, '\0');
-        const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::fabs(value), how, lower == 'g' && digits == 0 ? 1 : digits).ptr;
+        const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::fabs(value), how,
+            lower == 'g' && digits == 0 ? 1 : digits)
+                             .ptr;
         out.assign(buffer.data(), end);
     }
     return upper ? toUpper(out) : out;
@@ -47,7 +51,8 @@ std::string realDigits(double value, char type, std::int64_t precision) // of th
 std::string integerDigits(std::int64_t value, int base, bool upper) // of the magnitude
 {
     char buffer[72];
-    const std::uint64_t magnitude = value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
+    const std::uint64_t magnitude =
+        value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
     const auto end = std::to_chars(buffer, buffer + sizeof buffer, magnitude, base).ptr;
     const std::string digits(buffer, end);
     return upper ? toUpper(digits) : digits;
@@ -88,7 +93,10 @@ std::string prefixOf(char type)
     return type == 'x' ? "0x" : type == 'X' ? "0X" : type == 'o' ? "0o" : type == 'b' ? "0b" : "";
 }
 
-int baseOf(char type) { return type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10; }
+int baseOf(char type)
+{
+    return type == 'x' || type == 'X' ? 16 : type == 'o' ? 8 : type == 'b' ? 2 : 10;
+}
 
 std::string firstCharacters(const std::string& text, std::int64_t count)
 {
@@ -199,7 +207,8 @@ std::string onePercent(Spec spec, const Value& value, bool safe)
         sign = signOf(number < 0, spec.sign);
         body = integerDigits(number, baseOf(spec.type), spec.type == 'X');
         if (static_cast<std::int64_t>(body.size()) < spec.precision)
-            body.insert(0, static_cast<std::size_t>(std::min<std::int64_t>(spec.precision, kMaxWidth)) - body.size(), '0');
+            body.insert(
+                0, static_cast<std::size_t>(std::min<std::int64_t>(spec.precision, kMaxWidth)) - body.size(), '0');
         if (spec.alternative)
             sign += prefixOf(spec.type);
         break;
@@ -277,7 +286,8 @@ std::string formatValue(const Value& value, std::string_view text)
             body = firstCharacters(body, spec.precision);
         return inField(spec, {}, std::move(body), '<');
     }
-    const bool integral = value.isInteger() && (spec.type == 0 || std::string_view("bdoxX").find(spec.type) != std::string_view::npos);
+    const bool integral =
+        value.isInteger() && (spec.type == 0 || std::string_view("bdoxX").find(spec.type) != std::string_view::npos);
     if (integral) {
         const std::int64_t number = value.asInteger();
         std::string sign = signOf(number < 0, spec.sign);
@@ -343,7 +353,8 @@ Value formatPercent(const Value& format, const Value& values)
                 fail("format requires a mapping");
             const Value* value = values.asDict().find(std::string_view(text).substr(i + 1, close - i - 1));
             if (!value)
-                fail("the format's key '" + text.substr(i + 1, std::min<std::size_t>(close - i - 1, 60)) + "' is missing");
+                fail("the format's key '" + text.substr(i + 1, std::min<std::size_t>(close - i - 1, 60))
+                    + "' is missing");
             named = *value;
             has_name = by_name = true;
             i = close + 1;
@@ -406,7 +417,9 @@ Value formatPercent(const Value& format, const Value& values)
         out += onePercent(spec, has_name ? named : next(), format.isSafe());
         checkString(out.size());
     }
-    const std::size_t given = values.is(Kind::tuple) ? values.items().size() : values.is(Kind::dict) || values.is(Kind::list) ? 0 : 1;
+    const std::size_t given = values.is(Kind::tuple)     ? values.items().size()
+        : values.is(Kind::dict) || values.is(Kind::list) ? 0
+                                                         : 1;
     if (!by_name && used < given)
         fail("not all arguments converted during string formatting");
     return Value::string(std::move(out), format.isSafe());
@@ -427,7 +440,8 @@ Value formatBraces(const Value& format, const Arguments& arguments)
             else
                 std::from_chars(name.data(), name.data() + name.size(), index);
             if (index >= arguments.positional.size() || name.size() > 9)
-                fail("Replacement index " + std::string(name.empty() ? std::to_string(index) : name.substr(0, 20)) + " out of range for positional args tuple");
+                fail("Replacement index " + std::string(name.empty() ? std::to_string(index) : name.substr(0, 20))
+                    + " out of range for positional args tuple");
             return arguments.positional[index];
         }
         for (const auto& [key, value] : arguments.keywords)
@@ -478,7 +492,9 @@ Value formatBraces(const Value& format, const Arguments& arguments)
                     fail("Missing ']' in format string");
                 std::int64_t index = 0;
                 const auto end = std::from_chars(key.data(), key.data() + key.size(), index).ptr;
-                value = getItem(value, end == key.data() + key.size() && !key.empty() ? Value::integer(index) : Value::string(std::string(key)));
+                value = getItem(value,
+                    end == key.data() + key.size() && !key.empty() ? Value::integer(index)
+                                                                   : Value::string(std::string(key)));
             }
         }
         std::string piece;

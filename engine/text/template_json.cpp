@@ -24,7 +24,8 @@ public:
     bool number_integer(number_integer_t value) { return put(Value::integer(value)); }
     bool number_unsigned(number_unsigned_t value)
     {
-        return put(value > INT64_MAX ? Value::big(std::to_string(value)) : Value::integer(static_cast<std::int64_t>(value)));
+        return put(
+            value > INT64_MAX ? Value::big(std::to_string(value)) : Value::integer(static_cast<std::int64_t>(value)));
     }
     bool number_float(number_float_t value, const string_t& text)
     {
@@ -60,7 +61,7 @@ private:
     {
         if (m_open.size() >= static_cast<std::size_t>(kMaxNesting))
             fail("JSON nested more than " + std::to_string(kMaxNesting) + " deep");
-        m_open.push_back({ is_object, {}, {}, {} });
+        m_open.push_back({is_object, {}, {}, {}});
         return true;
     }
     bool close()
@@ -155,7 +156,8 @@ public:
         case Kind::dict:
             if (m_style.sort_keys) {
                 auto entries = value.asDict().entries;
-                std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return lessThan(a.first, b.first); });
+                std::stable_sort(entries.begin(), entries.end(),
+                    [](const auto& a, const auto& b) { return lessThan(a.first, b.first); });
                 object(entries);
             } else {
                 object(value.asDict().entries);
@@ -171,7 +173,9 @@ public:
 private:
     static std::string number(double value)
     {
-        return std::isnan(value) ? "NaN" : std::isinf(value) ? (value < 0 ? "-Infinity" : "Infinity") : formatReal(value);
+        return std::isnan(value) ? "NaN"
+            : std::isinf(value)  ? (value < 0 ? "-Infinity" : "Infinity")
+                                 : formatReal(value);
     }
 
     void object(const std::vector<std::pair<Value, Value>>& entries)
@@ -196,7 +200,8 @@ private:
         });
     }
 
-    template <class Items, class WriteItem> void container(char open, char close, const Items& items, WriteItem write_item)
+    template <class Items, class WriteItem>
+    void container(char open, char close, const Items& items, WriteItem write_item)
     {
         text += open;
         if (!items.empty()) {

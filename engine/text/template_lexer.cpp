@@ -10,7 +10,10 @@ namespace puna::jinja {
 
 namespace {
 
-bool isDecimal(char c) { return c >= '0' && c <= '9'; }
+bool isDecimal(char c)
+{
+    return c >= '0' && c <= '9';
+}
 
 int hexDigit(char c)
 {
@@ -69,13 +72,13 @@ std::string normaliseNewlines(std::string_view source)
 
 void Lexer::error(std::string message) const
 {
-    throw Failure { std::move(message), m_line, false };
+    throw Failure {std::move(message), m_line, false};
 }
 
 void Lexer::skip(std::size_t end)
 {
     m_line += static_cast<int>(std::count(m_source.begin() + static_cast<std::ptrdiff_t>(m_at),
-                                          m_source.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+        m_source.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
     if (end > m_at)
         m_line_start = m_source[end - 1] == '\n';
     m_at = end;
@@ -116,7 +119,9 @@ std::string_view Lexer::trimmed(std::size_t end, char sign, bool variable) const
 // A raw block whose tag begins at `tag`: true, and its inner text is in token.
 bool Lexer::rawBlock(std::size_t tag, Token& token)
 {
-    const auto sign = [&](std::size_t at) { return at < m_source.size() && (m_source[at] == '-' || m_source[at] == '+'); };
+    const auto sign = [&](std::size_t at) {
+        return at < m_source.size() && (m_source[at] == '-' || m_source[at] == '+');
+    };
     const auto keyword = [&](std::size_t at, std::string_view word) { // the end of the word, or npos
         at = afterSpace(at + sign(at));
         return m_source.substr(at, word.size()) == word ? afterSpace(at + word.size()) : std::string_view::npos;
@@ -292,7 +297,7 @@ Token Lexer::tagToken()
         return token;
     }
 
-    static constexpr std::array<std::string_view, 6> kTwo { "//", "**", "==", "!=", ">=", "<=" };
+    static constexpr std::array<std::string_view, 6> kTwo {"//", "**", "==", "!=", ">=", "<="};
     static constexpr std::string_view kOne = "+-/*%~[](){}><=.:|,;";
     if (std::find(kTwo.begin(), kTwo.end(), rest.substr(0, 2)) != kTwo.end())
         return take(TokenType::op, m_at + 2);

@@ -27,8 +27,8 @@ struct Token {
     TokenType type = TokenType::end;
     int line = 1;
     std::uint32_t begin = 0, limit = 0; // in the normalised source
-    std::string_view text;              // as written
-    std::string string;                 // of a string: its meaning
+    std::string_view text; // as written
+    std::string string; // of a string: its meaning
 
     bool isOp(std::string_view what) const { return type == TokenType::op && text == what; }
     bool isName(std::string_view what) const { return type == TokenType::name && text == what; }

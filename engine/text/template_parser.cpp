@@ -18,7 +18,7 @@ namespace {
 class Parser {
 public:
     explicit Parser(std::string_view source)
-        : m_program { normaliseNewlines(source), {}, {}, nullptr }
+        : m_program {normaliseNewlines(source), {}, {}, nullptr}
         , m_lexer(m_program.source)
         , m_token(m_lexer.next())
         , m_ahead(m_lexer.next())
@@ -52,7 +52,7 @@ private:
 
     [[noreturn]] void error(std::string message, int line = 0) const
     {
-        throw Failure { std::move(message), line > 0 ? line : m_token.line, false };
+        throw Failure {std::move(message), line > 0 ? line : m_token.line, false};
     }
 
     // --- tokens ------------------------------------------------------------------------------------------------
@@ -140,7 +140,8 @@ private:
     }
     std::int32_t intern(std::string_view name)
     {
-        const auto [slot, is_new] = m_ids.try_emplace(std::string(name), static_cast<std::int32_t>(m_program.names.size()));
+        const auto [slot, is_new] =
+            m_ids.try_emplace(std::string(name), static_cast<std::int32_t>(m_program.names.size()));
         if (is_new)
             m_program.names.emplace_back(name);
         return slot->second;
@@ -187,11 +188,12 @@ private:
     {
         if ((node.type == NodeType::filter || node.type == NodeType::test) && node.builtin < 0 && !soft)
             error(std::string("No ") + (node.type == NodeType::filter ? "filter" : "test") + " named '"
-                      + m_program.names[static_cast<std::size_t>(node.name)] + "'.",
-                  node.line);
+                    + m_program.names[static_cast<std::size_t>(node.name)] + "'.",
+                node.line);
         const bool is_choice = node.type == NodeType::branch || node.type == NodeType::ternary;
-        const bool has_frame = node.type == NodeType::loop || node.type == NodeType::macro || node.type == NodeType::filter_block
-            || node.type == NodeType::assign_block || node.type == NodeType::with || node.type == NodeType::scope;
+        const bool has_frame = node.type == NodeType::loop || node.type == NodeType::macro
+            || node.type == NodeType::filter_block || node.type == NodeType::assign_block || node.type == NodeType::with
+            || node.type == NodeType::scope;
         for (std::size_t i = 0; i < node.children.size(); i++) {
             const bool inherits = !has_frame || (node.type == NodeType::loop && i == 1);
             if (node.children[i])
@@ -254,12 +256,12 @@ private:
     {
         if (atType(TokenType::op)) {
             static constexpr std::pair<std::string_view, NodeType> kOps[] {
-                { "==", NodeType::equal },
-                { "!=", NodeType::unequal },
-                { "<", NodeType::less },
-                { "<=", NodeType::less_equal },
-                { ">", NodeType::greater },
-                { ">=", NodeType::greater_equal },
+                {"==", NodeType::equal},
+                {"!=", NodeType::unequal},
+                {"<", NodeType::less},
+                {"<=", NodeType::less_equal},
+                {">", NodeType::greater},
+                {">=", NodeType::greater_equal},
             };
             for (const auto& [text, type] : kOps)
                 if (m_token.text == text)
@@ -305,10 +307,7 @@ private:
         }
     }
 
-    NodePtr parseSum()
-    {
-        return parseChain(&Parser::parseConcat, { { "+", NodeType::add }, { "-", NodeType::subtract } });
-    }
+    NodePtr parseSum() { return parseChain(&Parser::parseConcat, {{"+", NodeType::add}, {"-", NodeType::subtract}}); }
 
     NodePtr parseConcat()
     {
@@ -326,10 +325,11 @@ private:
     NodePtr parseProduct()
     {
         return parseChain(&Parser::parsePower,
-                          { { "*", NodeType::multiply }, { "/", NodeType::divide }, { "//", NodeType::floor_divide }, { "%", NodeType::modulo } });
+            {{"*", NodeType::multiply}, {"/", NodeType::divide}, {"//", NodeType::floor_divide},
+                {"%", NodeType::modulo}});
     }
 
-    NodePtr parsePower() { return parseChain(&Parser::parseUnary, { { "**", NodeType::power } }); }
+    NodePtr parsePower() { return parseChain(&Parser::parseUnary, {{"**", NodeType::power}}); }
 
     NodePtr parseUnary() { return parseSigned(true); }
 
@@ -386,7 +386,7 @@ private:
         }
         if (at("(")) {
             advance();
-            NodePtr node = parseTuple(Tuple { .parentheses = true });
+            NodePtr node = parseTuple(Tuple {.parentheses = true});
             expectOp(")");
             node->begin = begin;
             node->end = m_end;
@@ -462,9 +462,9 @@ private:
     }
 
     struct Tuple {
-        bool simple = false;       // elements are primaries: an assignment's target
-        bool conditions = true;    // elements may be ternaries
-        bool parentheses = false;  // may be empty
+        bool simple = false; // elements are primaries: an assignment's target
+        bool conditions = true; // elements may be ternaries
+        bool parentheses = false; // may be empty
         std::string_view end_name = {}; // ends the tuple as well
     };
 
@@ -684,7 +684,8 @@ private:
                     std::string expected;
                     for (const std::string_view end : ends)
                         expected += (expected.empty() ? "'" : " or '") + std::string(end) + "'";
-                    error("Unexpected end of template, expected " + expected + " for the block begun in line " + std::to_string(line));
+                    error("Unexpected end of template, expected " + expected + " for the block begun in line "
+                        + std::to_string(line));
                 }
                 return body;
             case TokenType::data: {
@@ -719,23 +720,23 @@ private:
             error("tag name expected");
         const Token tag = m_token;
         static const std::unordered_map<std::string_view, Rule> kRules {
-            { "for", &Parser::parseFor },
-            { "if", &Parser::parseIf },
-            { "set", &Parser::parseSet },
-            { "macro", &Parser::parseMacro },
-            { "call", &Parser::parseCallBlock },
-            { "filter", &Parser::parseFilterBlock },
-            { "with", &Parser::parseWith },
-            { "generation", &Parser::parseGeneration },
-            { "block", &Parser::parseNamedBlock },
-            { "autoescape", &Parser::parseAutoescape },
-            { "print", &Parser::parsePrint },
-            { "break", &Parser::parseJump },
-            { "continue", &Parser::parseJump },
-            { "include", &Parser::parseForeign },
-            { "import", &Parser::parseForeign },
-            { "from", &Parser::parseForeign },
-            { "extends", &Parser::parseForeign },
+            {"for", &Parser::parseFor},
+            {"if", &Parser::parseIf},
+            {"set", &Parser::parseSet},
+            {"macro", &Parser::parseMacro},
+            {"call", &Parser::parseCallBlock},
+            {"filter", &Parser::parseFilterBlock},
+            {"with", &Parser::parseWith},
+            {"generation", &Parser::parseGeneration},
+            {"block", &Parser::parseNamedBlock},
+            {"autoescape", &Parser::parseAutoescape},
+            {"print", &Parser::parsePrint},
+            {"break", &Parser::parseJump},
+            {"continue", &Parser::parseJump},
+            {"include", &Parser::parseForeign},
+            {"import", &Parser::parseForeign},
+            {"from", &Parser::parseForeign},
+            {"extends", &Parser::parseForeign},
         };
         const auto rule = kRules.find(tag.text);
         if (rule == kRules.end())
@@ -749,7 +750,7 @@ private:
     NodePtr blockBody(std::string_view end)
     {
         expectBlockEnd();
-        NodePtr body = parseBody({ end });
+        NodePtr body = parseBody({end});
         advance();
         return body;
     }
@@ -757,7 +758,7 @@ private:
     NodePtr parseTarget(bool with_tuple, std::string_view end_name = {})
     {
         m_storing = true;
-        NodePtr target = with_tuple ? parseTuple(Tuple { .simple = true, .end_name = end_name }) : nameNode(expectName());
+        NodePtr target = with_tuple ? parseTuple(Tuple {.simple = true, .end_name = end_name}) : nameNode(expectName());
         m_storing = false;
         declare(*target);
         return target;
@@ -767,7 +768,8 @@ private:
     {
         if (target.type == NodeType::name) {
             const std::string& name = m_program.names[static_cast<std::size_t>(target.name)];
-            if (name == "true" || name == "false" || name == "none" || name == "True" || name == "False" || name == "None")
+            if (name == "true" || name == "false" || name == "none" || name == "True" || name == "False"
+                || name == "None")
                 error("can't assign to 'const'", target.line);
             write(target.name);
         } else if (target.type == NodeType::tuple || target.type == NodeType::list) {
@@ -784,18 +786,19 @@ private:
         NodePtr target = parseTarget(true, "in");
         if (!skipName("in"))
             error("expected token 'in', got " + describe(m_token));
-        NodePtr iterable = parseTuple(Tuple { .conditions = false, .end_name = "recursive" });
+        NodePtr iterable = parseTuple(Tuple {.conditions = false, .end_name = "recursive"});
         NodePtr condition = skipName("if") ? parseExpression() : nullptr;
         const bool recursive = skipName("recursive");
         expectBlockEnd();
         write(intern("loop"));
         m_loops++;
-        NodePtr body = parseBody({ "endfor", "else" });
+        NodePtr body = parseBody({"endfor", "else"});
         m_loops--;
         NodePtr otherwise;
         if (advance().text == "else")
             otherwise = blockBody("endfor");
-        NodePtr node = make(NodeType::loop, line, std::move(target), std::move(iterable), std::move(condition), std::move(body), std::move(otherwise));
+        NodePtr node = make(NodeType::loop, line, std::move(target), std::move(iterable), std::move(condition),
+            std::move(body), std::move(otherwise));
         node->flags = recursive ? Node::kRecursive : 0;
         return node;
     }
@@ -805,9 +808,9 @@ private:
         const int line = advance().line;
         NodePtr node = make(NodeType::branch, line);
         for (;;) {
-            add(*node, parseTuple(Tuple { .conditions = false }));
+            add(*node, parseTuple(Tuple {.conditions = false}));
             expectBlockEnd();
-            add(*node, parseBody({ "elif", "else", "endif" }));
+            add(*node, parseBody({"elif", "else", "endif"}));
             const Token tag = advance();
             if (tag.text == "elif")
                 continue;
@@ -830,7 +833,7 @@ private:
             read(target->name);
         } else {
             m_storing = true;
-            target = parseTuple(Tuple { .simple = true });
+            target = parseTuple(Tuple {.simple = true});
             m_storing = false;
         }
         if (skipOp("=")) {
@@ -892,7 +895,7 @@ private:
         macro->name = intern(expectName().text);
         write(macro->name);
         m_macros.insert(macro->name);
-        for (const char* name : { "varargs", "kwargs", "caller" })
+        for (const char* name : {"varargs", "kwargs", "caller"})
             m_macros.insert(intern(name));
         parseParameters(*macro);
         return macroBody(std::move(macro), "endmacro");
@@ -997,7 +1000,8 @@ private:
         while (!atType(TokenType::block_end) && !atType(TokenType::end))
             advance();
         NodePtr node = make(NodeType::refused, tag.line);
-        node->value = Value::string("a chat template cannot " + std::string(tag.text == "from" ? "import" : tag.text) + " other files");
+        node->value = Value::string(
+            "a chat template cannot " + std::string(tag.text == "from" ? "import" : tag.text) + " other files");
         return node;
     }
 

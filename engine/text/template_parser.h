@@ -16,49 +16,62 @@ namespace puna::jinja {
 
 enum class NodeType : std::uint8_t {
     // expressions
-    constant,   // value
-    name,       // name
-    list,       // elements
-    tuple,      // elements
-    dict,       // key, value, key, value ...
-    attribute,  // of [0], name
-    item,       // [0] [ [1] ]
-    slice,      // start?, stop?, step?
-    call,       // callee, arguments
-    keyword,    // an argument: name, [0]
-    star,       // an argument: * [0]
+    constant, // value
+    name, // name
+    list, // elements
+    tuple, // elements
+    dict, // key, value, key, value ...
+    attribute, // of [0], name
+    item, // [0] [ [1] ]
+    slice, // start?, stop?, step?
+    call, // callee, arguments
+    keyword, // an argument: name, [0]
+    star, // an argument: * [0]
     double_star, // an argument: ** [0]
-    filter,     // subject, arguments; name, builtin
-    test,       // subject, arguments; name, builtin
+    filter, // subject, arguments; name, builtin
+    test, // subject, arguments; name, builtin
     block_text, // the subject of a block's first filter
     negative,
     positive,
-    negate,     // not [0]
-    add, subtract, multiply, divide, floor_divide, modulo, power,
+    negate, // not [0]
+    add,
+    subtract,
+    multiply,
+    divide,
+    floor_divide,
+    modulo,
+    power,
     conjunction, // [0] and [1]
     disjunction, // [0] or [1]
-    concat,     // elements, joined as text
-    compare,    // [0], then operands of type equal ... not_in
-    equal, unequal, less, less_equal, greater, greater_equal, in, not_in, // right side
-    ternary,    // condition, then, else?
+    concat, // elements, joined as text
+    compare, // [0], then operands of type equal ... not_in
+    equal,
+    unequal,
+    less,
+    less_equal,
+    greater,
+    greater_equal,
+    in,
+    not_in, // right side
+    ternary, // condition, then, else?
     // statements
-    sequence,   // statements
-    output,     // expressions
-    branch,     // condition, sequence, condition, sequence ..., else sequence
-    loop,       // target, iterable, condition?, sequence, else sequence?; flag: recursive
-    assign,     // target, value
+    sequence, // statements
+    output, // expressions
+    branch, // condition, sequence, condition, sequence ..., else sequence
+    loop, // target, iterable, condition?, sequence, else sequence?; flag: recursive
+    assign, // target, value
     assign_attribute, // of a namespace: name, attribute in second, [0] value
     assign_block, // target (name or assign_attribute), filter or block_text, sequence
-    macro,      // parameters, sequence; name; flags
-    parameter,  // name, default?
+    macro, // parameters, sequence; name; flags
+    parameter, // name, default?
     call_block, // macro (the caller), call
     filter_block, // filter, sequence
-    with,       // target, value, target, value ..., sequence
-    scope,      // sequence, in a scope of its own
+    with, // target, value, target, value ..., sequence
+    scope, // sequence, in a scope of its own
     autoescape, // [0], sequence
     loop_break,
     loop_continue,
-    refused,    // a statement that can only fail: value says how
+    refused, // a statement that can only fail: value says how
 };
 
 struct Node;
@@ -73,7 +86,7 @@ struct Node {
     std::int16_t depth = 1;
     std::int16_t builtin = -1; // filter, test or method; -1: unknown
     std::int32_t line = 0;
-    std::int32_t name = -1;    // index into Program::names
+    std::int32_t name = -1; // index into Program::names
     std::int32_t second = -1;
     std::uint32_t begin = 0, end = 0; // of an expression in the source
     Value value;

@@ -20,8 +20,14 @@ bool asciiSpace(char c)
     return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20);
 }
 
-char asciiUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
-char asciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+char asciiUpper(char c)
+{
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+}
+char asciiLower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
 
 icu::UnicodeString fromUtf8(std::string_view text)
 {
@@ -57,7 +63,12 @@ bool isValidUtf8(std::string_view text)
     for (std::size_t i = 0; i < text.size();) {
         const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
         const unsigned lead = byte(i);
-        const std::size_t size = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+        const std::size_t size = lead < 0x80 ? 1
+            : lead < 0xC2                    ? 0
+            : lead < 0xE0                    ? 2
+            : lead < 0xF0                    ? 3
+            : lead < 0xF5                    ? 4
+                                             : 0;
         if (size == 0 || i + size > text.size())
             return false;
         for (std::size_t k = 1; k < size; k++)
@@ -73,7 +84,8 @@ bool isValidUtf8(std::string_view text)
 
 std::int64_t countCodePoints(std::string_view text)
 {
-    return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+    return std::count_if(
+        text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 std::size_t sizeAt(std::string_view text, std::size_t offset)
@@ -158,11 +170,18 @@ bool isNumeric(char32_t c)
 
 bool isCased(char32_t c)
 {
-    return u_isUUppercase(static_cast<UChar32>(c)) || u_isULowercase(static_cast<UChar32>(c)) || u_istitle(static_cast<UChar32>(c));
+    return u_isUUppercase(static_cast<UChar32>(c)) || u_isULowercase(static_cast<UChar32>(c))
+        || u_istitle(static_cast<UChar32>(c));
 }
 
-bool isUpper(char32_t c) { return u_isUUppercase(static_cast<UChar32>(c)); }
-bool isLower(char32_t c) { return u_isULowercase(static_cast<UChar32>(c)); }
+bool isUpper(char32_t c)
+{
+    return u_isUUppercase(static_cast<UChar32>(c));
+}
+bool isLower(char32_t c)
+{
+    return u_isULowercase(static_cast<UChar32>(c));
+}
 
 std::string toUpper(std::string_view text)
 {

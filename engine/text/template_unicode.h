@@ -14,9 +14,9 @@ std::size_t sizeAt(std::string_view text, std::size_t offset); // bytes of the c
 std::size_t startBefore(std::string_view text, std::size_t end); // offset of the code point that ends at end
 void append(std::string& out, char32_t code_point);
 
-bool isSpace(char32_t c);     // str.isspace
+bool isSpace(char32_t c); // str.isspace
 bool isPrintable(char32_t c); // str.isprintable
-bool isWordChar(char32_t c);  // \w
+bool isWordChar(char32_t c); // \w
 bool isAlpha(char32_t c);
 bool isDigit(char32_t c);
 bool isNumeric(char32_t c);
@@ -26,12 +26,15 @@ bool isLower(char32_t c);
 
 std::string toUpper(std::string_view text);
 std::string toLower(std::string_view text);
-std::string toTitle(std::string_view text);      // str.title
-std::string capitalize(std::string_view text);   // str.capitalize
+std::string toTitle(std::string_view text); // str.title
+std::string capitalize(std::string_view text); // str.capitalize
 std::string swapCase(std::string_view text);
 
 std::string_view stripLeft(std::string_view text);
 std::string_view stripRight(std::string_view text);
-inline std::string_view strip(std::string_view text) { return stripRight(stripLeft(text)); }
+inline std::string_view strip(std::string_view text)
+{
+    return stripRight(stripLeft(text));
+}
 
 } // namespace puna::jinja

@@ -27,7 +27,7 @@ int deepest(const std::vector<std::pair<Value, Value>>& entries)
 {
     int depth = 0;
     for (const auto& [key, value] : entries)
-        depth = std::max({ depth, key.depth(), value.depth() });
+        depth = std::max({depth, key.depth(), value.depth()});
     return depth;
 }
 
@@ -266,10 +266,13 @@ void appendRepr(std::string& out, const Value& value)
 
 void fail(std::string message)
 {
-    throw Failure { std::move(message), 0, false };
+    throw Failure {std::move(message), 0, false};
 }
 
-Meter* Meter::current() { return t_meter; }
+Meter* Meter::current()
+{
+    return t_meter;
+}
 
 Meter::Use::Use(Meter& meter)
     : m_before(t_meter)
@@ -277,7 +280,10 @@ Meter::Use::Use(Meter& meter)
     t_meter = &meter;
 }
 
-Meter::Use::~Use() { t_meter = m_before; }
+Meter::Use::~Use()
+{
+    t_meter = m_before;
+}
 
 void Meter::tooMuchWork()
 {
@@ -352,13 +358,15 @@ ListObject::ListObject(std::vector<Value> content)
 }
 
 Dict::Dict(std::vector<std::pair<Value, Value>> content)
-    : Object(sizeof(Dict) + content.size() * (sizeof(content[0]) + (content.size() > kSmallDict ? 64 : 0)), deepest(content) + 1)
+    : Object(sizeof(Dict) + content.size() * (sizeof(content[0]) + (content.size() > kSmallDict ? 64 : 0)),
+        deepest(content) + 1)
 {
     if (content.size() <= kSmallDict) {
         entries.reserve(content.size());
         for (auto& added : content) {
             hashOf(added.first); // or fails
-            const auto same = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return equals(entry.first, added.first); });
+            const auto same = std::find_if(
+                entries.begin(), entries.end(), [&](const auto& entry) { return equals(entry.first, added.first); });
             if (same == entries.end())
                 entries.push_back(std::move(added));
             else
@@ -372,7 +380,8 @@ Dict::Dict(std::vector<std::pair<Value, Value>> content)
     for (auto& added : content) {
         const std::size_t hash = hashOf(added.first);
         const auto [begin, end] = m_index.equal_range(hash);
-        const auto same = std::find_if(begin, end, [&](const auto& slot) { return equals(entries[slot.second].first, added.first); });
+        const auto same =
+            std::find_if(begin, end, [&](const auto& slot) { return equals(entries[slot.second].first, added.first); });
         if (same != end) {
             entries[same->second].second = std::move(added.second);
         } else {
@@ -424,10 +433,13 @@ ViewObject::ViewObject(Value of, What which)
 Value ViewObject::at(std::size_t index) const
 {
     const auto& [key, value] = dict.asDict().entries[index];
-    return what == What::keys ? key : what == What::values ? value : Value::tuple({ key, value });
+    return what == What::keys ? key : what == What::values ? value : Value::tuple({key, value});
 }
 
-std::size_t ViewObject::size() const { return dict.asDict().entries.size(); }
+std::size_t ViewObject::size() const
+{
+    return dict.asDict().entries.size();
+}
 
 RangeObject::RangeObject(std::int64_t first, std::int64_t limit, std::int64_t stride, std::int64_t count)
     : Object(sizeof(RangeObject), 1)
@@ -516,9 +528,15 @@ Value Value::builtin(int id)
     return value;
 }
 
-Value Value::undefined(std::string message) { return own(Kind::undefined, new UndefinedObject(std::move(message))); }
+Value Value::undefined(std::string message)
+{
+    return own(Kind::undefined, new UndefinedObject(std::move(message)));
+}
 
-Value Value::big(std::string digits) { return own(Kind::big, new StringObject(std::move(digits))); }
+Value Value::big(std::string digits)
+{
+    return own(Kind::big, new StringObject(std::move(digits)));
+}
 
 Value Value::string(std::string content, bool safe)
 {
@@ -543,14 +561,38 @@ Value Value::tuple(std::vector<Value> content)
     return own(Kind::tuple, new ListObject(std::move(content)));
 }
 
-const std::string& Value::text() const { return static_cast<const StringObject*>(m_data.object)->text; }
-const StringObject& Value::asString() const { return *static_cast<const StringObject*>(m_data.object); }
-const std::vector<Value>& Value::items() const { return static_cast<const ListObject*>(m_data.object)->items; }
-const Dict& Value::asDict() const { return *static_cast<const Dict*>(m_data.object); }
-const ViewObject& Value::asView() const { return *static_cast<const ViewObject*>(m_data.object); }
-const RangeObject& Value::asRange() const { return *static_cast<const RangeObject*>(m_data.object); }
-Iterator& Value::asIterator() const { return *static_cast<Iterator*>(m_data.object); }
-const std::string& Value::undefinedMessage() const { return static_cast<const UndefinedObject*>(m_data.object)->message; }
+const std::string& Value::text() const
+{
+    return static_cast<const StringObject*>(m_data.object)->text;
+}
+const StringObject& Value::asString() const
+{
+    return *static_cast<const StringObject*>(m_data.object);
+}
+const std::vector<Value>& Value::items() const
+{
+    return static_cast<const ListObject*>(m_data.object)->items;
+}
+const Dict& Value::asDict() const
+{
+    return *static_cast<const Dict*>(m_data.object);
+}
+const ViewObject& Value::asView() const
+{
+    return *static_cast<const ViewObject*>(m_data.object);
+}
+const RangeObject& Value::asRange() const
+{
+    return *static_cast<const RangeObject*>(m_data.object);
+}
+Iterator& Value::asIterator() const
+{
+    return *static_cast<Iterator*>(m_data.object);
+}
+const std::string& Value::undefinedMessage() const
+{
+    return static_cast<const UndefinedObject*>(m_data.object)->message;
+}
 
 Value Value::marked(bool safe) const
 {
@@ -656,7 +698,7 @@ const char* typeName(const Value& value)
     case Kind::dict:
         return "dict";
     case Kind::view:
-        return value.asView().what == ViewObject::What::keys ? "dict_keys"
+        return value.asView().what == ViewObject::What::keys  ? "dict_keys"
             : value.asView().what == ViewObject::What::values ? "dict_values"
                                                               : "dict_items";
     case Kind::range:
@@ -777,7 +819,8 @@ bool lessThan(const Value& a, const Value& b, const char* op)
         fail(b.undefinedMessage());
     if (a.is(Kind::big) || b.is(Kind::big))
         fail("an integer beyond 64 bits");
-    fail(std::string("'") + op + "' not supported between instances of '" + typeName(a) + "' and '" + typeName(b) + "'");
+    fail(
+        std::string("'") + op + "' not supported between instances of '" + typeName(a) + "' and '" + typeName(b) + "'");
 }
 
 bool contains(const Value& container, const Value& item)
@@ -801,7 +844,8 @@ bool contains(const Value& container, const Value& item)
         fail(std::string("argument of type '") + typeName(container) + "' is not iterable");
     case Kind::list:
     case Kind::tuple:
-        return std::any_of(container.items().begin(), container.items().end(), [&](const Value& value) { return equals(value, item); });
+        return std::any_of(container.items().begin(), container.items().end(),
+            [&](const Value& value) { return equals(value, item); });
     default: {
         const Value iterator = iterate(container);
         for (Value value; iterator.asIterator().next(value);)

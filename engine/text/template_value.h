@@ -19,16 +19,16 @@
 
 namespace puna::jinja {
 
-inline constexpr std::size_t kMaxSource = 1 << 20;      // bytes of a template
-inline constexpr int kMaxNesting = 200;                 // of expressions, blocks and values
-inline constexpr int kMaxCalls = 100;                   // macros within macros
-inline constexpr int kMaxFrames = 3000;                 // evaluations within evaluations, about 1 MiB of stack
-inline constexpr int kMaxNodes = 200'000;               // of a compiled template
-inline constexpr std::int64_t kMaxSteps = 10'000'000;   // about 20 ns each
-inline constexpr std::size_t kMaxString = 16 << 20;     // bytes of any string, the output included
-inline constexpr std::size_t kMaxList = 1'000'000;      // elements
-inline constexpr std::int64_t kMaxRange = 100'000;      // elements, as in Jinja's sandbox
-inline constexpr std::int64_t kMaxLive = 32 << 20;      // bytes of all values and buffers alive
+inline constexpr std::size_t kMaxSource = 1 << 20; // bytes of a template
+inline constexpr int kMaxNesting = 200; // of expressions, blocks and values
+inline constexpr int kMaxCalls = 100; // macros within macros
+inline constexpr int kMaxFrames = 3000; // evaluations within evaluations, about 1 MiB of stack
+inline constexpr int kMaxNodes = 200'000; // of a compiled template
+inline constexpr std::int64_t kMaxSteps = 10'000'000; // about 20 ns each
+inline constexpr std::size_t kMaxString = 16 << 20; // bytes of any string, the output included
+inline constexpr std::size_t kMaxList = 1'000'000; // elements
+inline constexpr std::int64_t kMaxRange = 100'000; // elements, as in Jinja's sandbox
+inline constexpr std::int64_t kMaxLive = 32 << 20; // bytes of all values and buffers alive
 
 struct Failure {
     std::string message;
@@ -77,9 +77,9 @@ private:
     Meter* m_before;
 };
 
-void work(std::int64_t steps);          // on the current meter
-void workOnBytes(std::size_t bytes);    // reading or writing so many
-void checkString(std::size_t bytes);    // refuses what would be too long
+void work(std::int64_t steps); // on the current meter
+void workOnBytes(std::size_t bytes); // reading or writing so many
+void checkString(std::size_t bytes); // refuses what would be too long
 void checkList(std::size_t elements);
 
 enum class Kind : std::uint8_t {
@@ -87,7 +87,7 @@ enum class Kind : std::uint8_t {
     boolean,
     integer,
     real,
-    space,   // a namespace
+    space, // a namespace
     builtin, // a global function
     // From here on the value owns a share of an object.
     undefined,
@@ -96,8 +96,8 @@ enum class Kind : std::uint8_t {
     list,
     tuple,
     dict,
-    view,     // of a dict: keys, values or items
-    range,    // never materialised
+    view, // of a dict: keys, values or items
+    range, // never materialised
     iterator, // one-shot
     loop,
     macro,
@@ -107,7 +107,7 @@ enum class Kind : std::uint8_t {
 };
 
 struct Object {
-    mutable std::atomic<std::uint32_t> refs { 0 };
+    mutable std::atomic<std::uint32_t> refs {0};
     std::int32_t depth;
 
     Object(std::size_t bytes, int nesting);
@@ -188,7 +188,7 @@ public:
     Namespace* asSpace() const { return m_data.space; }
     int asBuiltin() const { return static_cast<int>(m_data.integer); }
     Object* object() const { return m_data.object; }
-    const std::string& text() const;         // of a string or big
+    const std::string& text() const; // of a string or big
     const StringObject& asString() const;
     const std::vector<Value>& items() const; // of a list or tuple
     const Dict& asDict() const;
@@ -211,7 +211,7 @@ private:
         double real;
         Namespace* space;
         Object* object;
-    } m_data { .integer = 0 };
+    } m_data {.integer = 0};
 };
 
 struct UndefinedObject : Object {
@@ -221,8 +221,8 @@ struct UndefinedObject : Object {
 
 struct StringObject : Object {
     explicit StringObject(std::string content);
-    const std::string text;           // valid UTF-8
-    const std::int64_t length;        // code points
+    const std::string text; // valid UTF-8
+    const std::int64_t length; // code points
     bool ascii() const { return static_cast<std::size_t>(length) == text.size(); }
 };
 
@@ -274,7 +274,7 @@ Value makeDict(std::vector<std::pair<Value, Value>> entries); // later duplicate
 Value makeView(Value dict, ViewObject::What what);
 Value makeRange(std::int64_t start, std::int64_t stop, std::int64_t step);
 Value makeIterator(Value of, const char* type_name); // over a sequence, dict, view, range or string
-Value iterate(const Value& value);           // an iterator over anything iterable, else fails
+Value iterate(const Value& value); // an iterator over anything iterable, else fails
 bool isIterable(const Value& value);
 std::vector<Value> collect(const Value& value); // all elements of anything iterable, else fails
 
@@ -288,7 +288,7 @@ std::int64_t lengthOf(const Value& value); // fails for what has none
 
 std::string toText(const Value& value); // Python's str()
 std::string toRepr(const Value& value); // Python's repr()
-std::string formatReal(double value);   // Python's repr of a float
+std::string formatReal(double value); // Python's repr of a float
 void appendText(std::string& out, const Value& value);
 
 } // namespace puna::jinja

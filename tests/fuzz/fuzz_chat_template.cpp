@@ -19,11 +19,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         [{"function": {"name": "f", "arguments": {"x": [1, 2.5, true, null]}}}]}, {"role": "user", "content": ""}],
         "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
         "add_generation_prompt": true, "bos_token": "<s>", "x": [3, 1, 2], "s": "a b,c", "n": 7, "d": {"b": 1, "a": 2}})";
-    const Rendering rendering = compiled->render(zero == text + size ? std::string(kContext) : std::string(zero + 1, text + size), 0);
+    const Rendering rendering =
+        compiled->render(zero == text + size ? std::string(kContext) : std::string(zero + 1, text + size), 0);
     if (rendering.failure && !rendering.text.empty())
         std::abort();
     compiled->switches();
-    const ChatMessage messages[] { { "system", "s" }, { "user", "u" }, { "user", "v" } };
+    const ChatMessage messages[] {{"system", "s"}, {"user", "u"}, {"user", "v"}};
     if (zero == text + size && !renderChat(*compiled, messages, "{}", "<s>", "</s>"))
         return 0;
     return 0;
