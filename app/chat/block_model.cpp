@@ -96,6 +96,13 @@ int BlockModel::rowCount(const QModelIndex& parent) const
     return parent.isValid() ? 0 : count();
 }
 
+QString BlockModel::lastCode() const
+{
+    const auto last =
+        std::find_if(m_rows.rbegin(), m_rows.rend(), [](const Row& row) { return row.block.kind == BlockKind::Code; });
+    return last != m_rows.rend() ? last->block.text : QString();
+}
+
 QHash<int, QByteArray> BlockModel::roleNames() const
 {
     return {{KindRole, "kind"}, {KindValueRole, "kindValue"}, {TextRole, "text"}, {SpansRole, "spans"},

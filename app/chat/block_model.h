@@ -61,6 +61,7 @@ public:
     QVariant data(const QModelIndex& index, int role) const override;
     QHash<int, QByteArray> roleNames() const override;
     int count() const { return static_cast<int>(m_rows.size()); }
+    Q_INVOKABLE QString lastCode() const; // of the last code block; empty: none
 
     // Makes the model show this path; rows of the common beginning stay.
     void showPath(const std::vector<Shown>& path);

@@ -54,6 +54,8 @@ public:
     Q_INVOKABLE void newChat();
     Q_INVOKABLE void openChat(qint64 id);
     Q_INVOKABLE void renameChat(qint64 id, const QString& title);
+    Q_INVOKABLE void renameOpenChat(const QString& title) { renameChat(m_session->conversationId(), title); }
+    Q_INVOKABLE void deleteOpenChat() { deleteChat(m_session->conversationId()); }
     Q_INVOKABLE void deleteChat(qint64 id); // to the trash; nothing is removed from the store
     Q_INVOKABLE void undoDelete(); // the last one deleted since the start comes back
     Q_INVOKABLE void importPaths(const QList<QUrl>& urls); // = library.importPaths

@@ -30,6 +30,7 @@ class ChatSession : public QObject {
     QML_ELEMENT
     QML_UNCREATABLE("Made by ChatController")
     Q_PROPERTY(qint64 conversationId READ conversationId NOTIFY conversationIdChanged FINAL) // 0: not stored yet
+    Q_PROPERTY(bool saved READ saved NOTIFY conversationIdChanged FINAL)
     Q_PROPERTY(QString title READ title NOTIFY titleChanged FINAL) // empty: nothing sent yet
     Q_PROPERTY(puna::app::BlockModel* blocks READ blocks CONSTANT FINAL)
     Q_PROPERTY(bool empty READ empty NOTIFY emptyChanged FINAL) // no message yet
@@ -59,6 +60,7 @@ public:
     void loadNewChatDraft(); // the other way to begin
 
     qint64 conversationId() const { return m_conversationId; }
+    bool saved() const { return m_conversationId != 0; }
     QString title() const { return m_title; }
     BlockModel* blocks() { return m_blocks; }
     bool empty() const { return m_headId == 0; }

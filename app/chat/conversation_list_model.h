@@ -47,6 +47,7 @@ public:
     int totalCount() const { return static_cast<int>(m_all.size()); }
     qint64 currentId() const { return m_currentId; }
     Q_INVOKABLE int rowOf(qint64 id) const; // -1: not shown
+    Q_INVOKABLE int currentRow() const { return rowOf(m_currentId); }
     Q_INVOKABLE qint64 idAt(int row) const; // 0: no such row
     Q_INVOKABLE QString titleOf(qint64 id) const;
 

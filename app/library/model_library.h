@@ -26,6 +26,7 @@ class ModelLibrary : public QObject {
     Q_PROPERTY(puna::app::ModelListModel* models READ models CONSTANT FINAL)
     Q_PROPERTY(int count READ count NOTIFY countChanged FINAL)
     Q_PROPERTY(qint64 currentId READ currentId NOTIFY currentChanged FINAL) // chosen; 0: none
+    Q_PROPERTY(bool chosen READ chosen NOTIFY currentChanged FINAL) // there is a current one
     Q_PROPERTY(QString currentName READ currentName NOTIFY currentChanged FINAL)
     Q_PROPERTY(QString bpwText READ bpwText NOTIFY currentChanged FINAL) // "4.0 bpw"
     Q_PROPERTY(State state READ state NOTIFY stateChanged FINAL)
@@ -50,6 +51,7 @@ public:
     ModelListModel* models() { return m_models; }
     int count() const { return m_models->rowCount(); }
     qint64 currentId() const { return m_currentId; }
+    bool chosen() const { return m_currentId != 0; }
     QString currentName() const;
     QString bpwText() const;
     State state() const { return m_state; }
@@ -62,6 +64,7 @@ public:
     bool importing() const { return m_imports > 0; }
 
     Q_INVOKABLE void load(qint64 id);
+    Q_INVOKABLE void loadChosen() { load(m_currentId); } // once more, after a failure
     Q_INVOKABLE void cancelLoad();
     Q_INVOKABLE void unload(); // ends answers under way
     Q_INVOKABLE void forget(qint64 id); // its files stay

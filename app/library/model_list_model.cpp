@@ -71,6 +71,11 @@ int ModelListModel::rowOf(qint64 id) const
     return row == m_rows.end() ? -1 : static_cast<int>(row - m_rows.begin());
 }
 
+qint64 ModelListModel::idAt(int row) const
+{
+    return row >= 0 && row < rowCount() ? m_rows[static_cast<std::size_t>(row)].record.id : 0;
+}
+
 void ModelListModel::setModels(std::vector<ModelRecord> models)
 {
     beginResetModel();

@@ -35,6 +35,8 @@ public:
     QVariant data(const QModelIndex& index, int role) const override;
     QHash<int, QByteArray> roleNames() const override;
     Q_INVOKABLE int rowOf(qint64 id) const; // -1: none
+    Q_INVOKABLE int currentRow() const { return rowOf(m_currentId); }
+    Q_INVOKABLE qint64 idAt(int row) const; // 0: no such row
 
     void setModels(std::vector<ModelRecord> models);
     void put(const ModelRecord& model); // adds at the front or changes
