@@ -23,6 +23,7 @@ struct StartState {
     std::vector<ModelRecord> models;
     qint64 openChat = 0;
     qint64 currentModel = 0;
+    qint64 unfinishedLoad = 0;
 };
 
 Result<StartState> readStart(ConversationStore& store)
@@ -32,6 +33,7 @@ Result<StartState> readStart(ConversationStore& store)
     state.models = TRY(store.models());
     state.openChat = TRY(store.state(kOpenChat)).toLongLong();
     state.currentModel = TRY(store.state(kCurrentModel)).toLongLong();
+    state.unfinishedLoad = TRY(store.state(ModelLibrary::unfinishedLoadKey())).toLongLong();
     return state;
 }
 
@@ -70,10 +72,12 @@ ChatController::ChatController(const QString& dataFolder, QObject* parent)
 
 ChatController::~ChatController()
 {
-    m_engine->finish(); // its last signals are queued for the sessions: those take them below
-    QCoreApplication::sendPostedEvents(nullptr, QEvent::MetaCall);
-    for (ChatSession* session : m_sessions)
+    m_engine->finish();
+    QCoreApplication::sendPostedEvents(m_library, QEvent::MetaCall);
+    for (ChatSession* session : m_sessions) {
+        QCoreApplication::sendPostedEvents(session, QEvent::MetaCall); // the engine's last signals
         session->flush();
+    }
     m_store->finish();
 }
 
@@ -97,7 +101,7 @@ void ChatController::start()
             emit startupProblemChanged();
         } else {
             m_conversations->setConversations(std::move(result->conversations));
-            m_library->setModels(std::move(result->models), result->currentModel);
+            m_library->setModels(std::move(result->models), result->currentModel, result->unfinishedLoad);
             const bool untouched =
                 m_session->conversationId() == 0 && !m_session->busy() && m_session->draft().isEmpty();
             if (untouched && m_conversations->rowOf(result->openChat) >= 0)
@@ -149,7 +153,7 @@ void ChatController::rememberOpen()
 void ChatController::dropIdleSessions()
 {
     std::erase_if(m_sessions, [this](ChatSession* session) {
-        if (session == m_session || session->busy() || !session->queued().isEmpty())
+        if (session == m_session || session->busy() || session->hasUnstored())
             return false;
         session->flush();
         session->deleteLater();

@@ -17,6 +17,7 @@ namespace puna::app {
 namespace {
 
 constexpr int kDraftSaveMs = 500;
+constexpr int kRetryMs = 2000; // after a write that failed
 constexpr int kTextSaveMs = 400; // so that at most half a second is missing after a crash
 const QString kNewChatDraft = QStringLiteral("new_chat_draft");
 
@@ -450,18 +451,34 @@ void ChatSession::saveText()
         return;
     const QString text = std::exchange(m_unsaved, {});
     m_store.run([id = m_answerId, text](ConversationStore& store) { return store.appendText(id, text); }, this,
-        [this, id = m_answerId, text](Result<void> result) {
-            if (result)
-                return;
-            if (id == m_answerId) // the next interval tries again
+        [this, id = m_answerId, text](const Result<void>& result) {
+            m_store.report(result);
+            if (!result && id == m_answerId) // the next interval tries again
                 m_unsaved.prepend(text);
-            m_store.write([error = result.error()](ConversationStore&) -> Result<void> { return error; });
+        });
+}
+
+void ChatSession::storeAnswer(qint64 answerId)
+{
+    m_unstored.insert(answerId);
+    m_store.run([answer = *message(answerId)](ConversationStore& store) { return store.finishAnswer(answer); }, this,
+        [this, answerId](const Result<void>& result) {
+            m_store.report(result);
+            if (result) {
+                m_unstored.remove(answerId);
+                if (!busy())
+                    emit settled();
+                return;
+            }
+            QTimer::singleShot(kRetryMs, this, [this, answerId] { storeAnswer(answerId); });
         });
 }
 
 void ChatSession::flush()
 {
     saveText();
+    for (const qint64 answerId : QSet<qint64>(m_unstored))
+        storeAnswer(answerId);
     if (!m_draftSaved)
         saveDraft();
 }
@@ -530,19 +547,19 @@ void ChatSession::onFinished(
     answer.state = reason == FinishReason::failed ? MessageState::Failed
         : reason == FinishReason::cancelled       ? MessageState::Stopped
                                                   : MessageState::Done;
-    Message record = answer;
-    record.text.clear();
-    m_store.write([record, tail = std::exchange(m_unsaved, {})](
-                      ConversationStore& store) { return store.finishAnswer(record, tail); });
     m_answerId = 0;
+    m_unsaved.clear();
+    storeAnswer(answerId);
     const std::vector<qint64> versions = versionsOf(answer);
     const auto place = std::find(versions.begin(), versions.end(), answerId);
     m_blocks->finish(
         {&answer, static_cast<int>(place - versions.begin()) + 1, static_cast<int>(versions.size()), false});
     setState(State::Idle);
     emit answerEnded(answerId);
-    if (reason != FinishReason::failed)
+    if (reason == FinishReason::stop || reason == FinishReason::length)
         sendQueued();
+    else
+        editQueued(); // the person decides
     if (!busy())
         emit settled();
 }

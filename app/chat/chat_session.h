@@ -15,6 +15,7 @@
 #include <QHash>
 #include <QObject>
 #include <QQmlEngine>
+#include <QSet>
 #include <QTimer>
 
 #include <vector>
@@ -94,6 +95,7 @@ public:
 
     void setTitle(const QString& title); // already stored
     void flush(); // hands everything not yet stored to the store thread
+    bool hasUnstored() const { return !m_unstored.isEmpty(); } // an answer is complete but not yet committed
 
 signals:
     void conversationIdChanged();
@@ -124,6 +126,7 @@ private:
     void sendQueued();
     void saveDraft();
     void saveText();
+    void storeAnswer(qint64 answerId);
     void showPath();
     const Message* message(qint64 id) const;
     Message* message(qint64 id);
@@ -156,6 +159,7 @@ private:
     double m_progress = 0.0;
     int m_contextUsed = 0;
     QString m_unsaved; // text of the answer that the store has not been given
+    QSet<qint64> m_unstored;
     bool m_loading = false;
 
     QString m_draft;

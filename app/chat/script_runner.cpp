@@ -94,6 +94,10 @@ void ScriptRunner::next()
         QString argument = line.section(QLatin1Char(' '), 1);
         if (command == QLatin1String("send")) {
             m_waiting = session->send(argument.replace(QStringLiteral("\\n"), QStringLiteral("\n")));
+            if (!m_waiting) {
+                fail(QStringLiteral("Line %1 of the script could not be sent.").arg(m_line));
+                return;
+            }
         } else if (command == QLatin1String("regenerate")) {
             session->regenerate(session->lastMessageId(QStringLiteral("assistant")));
             m_waiting = session->busy();

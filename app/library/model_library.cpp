@@ -6,8 +6,6 @@
 #include <QDateTime>
 #include <QFileInfo>
 #include <QLocale>
-#include <QPointer>
-#include <QThreadPool>
 
 #include <spdlog/spdlog.h>
 
@@ -20,22 +18,6 @@ namespace {
 const QString kOk = QStringLiteral("ok");
 const QString kMissing = QStringLiteral("missing");
 const QString kRefused = QStringLiteral("refused");
-
-// Runs work in a pool thread, then done with its result here.
-template <class Work, class Done> void inBackground(QObject* receiver, Work work, Done done)
-{
-    QThreadPool::globalInstance()->start([guard = QPointer<QObject>(receiver), receiver, work, done] {
-        auto result = work();
-        // The receiver lives until the application's end, which waits for the pool.
-        QMetaObject::invokeMethod(
-            receiver,
-            [guard, done, result = std::move(result)] {
-                if (guard)
-                    done(result);
-            },
-            Qt::QueuedConnection);
-    });
-}
 
 } // namespace
 
@@ -63,16 +45,43 @@ ModelLibrary::ModelLibrary(StoreThread& store, EngineWorker& engine, QObject* pa
 
 ModelLibrary::~ModelLibrary()
 {
-    QThreadPool::globalInstance()->waitForDone(); // scans deliver to this object
+    m_pool.waitForDone(); // what runs there delivers to this object
 }
 
-void ModelLibrary::setModels(std::vector<ModelRecord> models, qint64 lastUsedId)
+// Runs work in a pool thread, then done with its result here.
+template <class Work, class Done> void ModelLibrary::inBackground(Work work, Done done)
+{
+    m_pool.start([this, work, done] {
+        QMetaObject::invokeMethod(
+            this, [done, result = work()] { done(result); }, Qt::QueuedConnection);
+    });
+}
+
+QString ModelLibrary::unfinishedLoadKey()
+{
+    return QStringLiteral("unfinished_load");
+}
+
+void ModelLibrary::noteUnfinishedLoad(qint64 id)
+{
+    m_store.write([id](ConversationStore& store) { return store.setState(unfinishedLoadKey(), QString::number(id)); });
+}
+
+void ModelLibrary::setModels(std::vector<ModelRecord> models, qint64 lastUsedId, qint64 unfinishedLoadId)
 {
     m_models->setModels(std::move(models));
     emit countChanged();
     refresh();
-    if (const ModelRecord* last = m_models->find(lastUsedId))
+    const ModelRecord* last = m_models->find(lastUsedId);
+    if (!last || m_currentId != 0)
+        return;
+    if (last->id == unfinishedLoadId) {
+        setCurrent(last->id);
+        setState(State::Failed,
+            tr("Puna ended while it was loading %1 last time, so it was not loaded by itself.").arg(last->name));
+    } else {
         load(last->id);
+    }
 }
 
 QString ModelLibrary::currentName() const
@@ -132,6 +141,7 @@ void ModelLibrary::load(qint64 id)
         return;
     m_loadProgress = 0.0;
     setState(State::Loading);
+    noteUnfinishedLoad(id);
     m_engine.load(id, model->path, model->name);
 }
 
@@ -177,7 +187,7 @@ void ModelLibrary::refresh()
                     : tr("There is nothing at %1 now; connect its disk, or forget the model.").arg(record.path));
         return problems;
     };
-    inBackground(this, missing, [this](const std::vector<std::pair<qint64, QString>>& problems) {
+    inBackground(missing, [this](const std::vector<std::pair<qint64, QString>>& problems) {
         for (const auto& [id, problem] : problems) {
             const int row = m_models->rowOf(id);
             const bool wasMissing = m_models->data(m_models->index(row), ModelListModel::StateRole) == kMissing;
@@ -195,8 +205,7 @@ void ModelLibrary::importPaths(const QList<QUrl>& urls)
         return;
     if (++m_imports == 1)
         emit importingChanged();
-    inBackground(
-        this, [urls] { return findModels(urls); }, [this](const std::vector<FoundModel>& found) { adopt(found); });
+    inBackground([urls] { return findModels(urls); }, [this](const std::vector<FoundModel>& found) { adopt(found); });
 }
 
 void ModelLibrary::adopt(const std::vector<FoundModel>& found)
@@ -261,7 +270,10 @@ void ModelLibrary::onLoaded(qint64 id, const DeviceInfo& device, qint64 context)
     m_contextTokens = static_cast<int>(context);
     emit deviceChanged();
     m_store.write([id](ConversationStore& store) { return store.useModel(id, QDateTime::currentMSecsSinceEpoch()); });
+    if (id != m_currentId && m_state == State::NotLoaded && m_models->find(id))
+        setCurrent(id); // the load of another was cancelled before it began
     if (id == m_currentId) {
+        noteUnfinishedLoad(0);
         m_models->setProblem(id, kOk, {});
         setState(State::Ready);
     }
@@ -280,6 +292,7 @@ void ModelLibrary::onLoadFailed(qint64 id, const QString& sentence, bool cancell
 {
     if (id != m_currentId)
         return; // another one is being loaded
+    noteUnfinishedLoad(0);
     m_loadedId = 0;
     m_contextTokens = 0;
     emit deviceChanged();

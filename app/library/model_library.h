@@ -12,6 +12,7 @@
 #include <QObject>
 #include <QQmlEngine>
 #include <QStringList>
+#include <QThreadPool>
 #include <QUrl>
 
 namespace puna::app {
@@ -45,8 +46,9 @@ public:
     ModelLibrary(StoreThread& store, EngineWorker& engine, QObject* parent = nullptr);
     ~ModelLibrary() override;
 
-    // From the store at start. Loads the model used last if its files are there.
-    void setModels(std::vector<ModelRecord> models, qint64 lastUsedId);
+    // From the store at start. Loads the model used last, unless the program ended while it was being loaded.
+    void setModels(std::vector<ModelRecord> models, qint64 lastUsedId, qint64 unfinishedLoadId);
+    static QString unfinishedLoadKey(); // of ConversationStore::state()
 
     ModelListModel* models() { return m_models; }
     int count() const { return m_models->rowCount(); }
@@ -88,6 +90,8 @@ signals:
 private:
     void setState(State state, const QString& problem = {});
     void setCurrent(qint64 id);
+    void noteUnfinishedLoad(qint64 id);
+    template <class Work, class Done> void inBackground(Work work, Done done);
     void adopt(const std::vector<FoundModel>& found);
     void onLoadStarted(qint64 id);
     void onLoaded(qint64 id, const puna::DeviceInfo& device, qint64 context);
@@ -106,6 +110,7 @@ private:
     QString m_deviceDetail;
     int m_contextTokens = 0;
     int m_imports = 0; // under way
+    QThreadPool m_pool; // looks at files
 };
 
 } // namespace puna::app

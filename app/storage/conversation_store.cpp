@@ -213,14 +213,13 @@ Result<QString> ConversationStore::partsOf(qint64 messageId)
     return text;
 }
 
-Result<void> ConversationStore::finishAnswer(const Message& answer, const QString& tail)
+Result<void> ConversationStore::finishAnswer(const Message& answer)
 {
     return m_database.transaction([&]() -> Result<void> {
-        const QString text = TRY(partsOf(answer.id)) + tail;
         const puna::Statistics& statistics = answer.statistics;
-        TRY(m_database.run("UPDATE messages SET text = text || ?, state = ?, author = ?, error = ?, prompt_tokens = ?, "
+        TRY(m_database.run("UPDATE messages SET text = ?, state = ?, author = ?, error = ?, prompt_tokens = ?, "
                            "reused_tokens = ?, tokens = ?, prefill_s = ?, decode_s = ?, first_token_s = ? WHERE id = ?",
-            text, stateName(answer.state), answer.author, answer.error, statistics.prompt_tokens,
+            answer.text, stateName(answer.state), answer.author, answer.error, statistics.prompt_tokens,
             statistics.reused_tokens, statistics.tokens, statistics.prefill_s, statistics.decode_s,
             statistics.first_token_s, answer.id));
         if (m_database.changes() != 1)

@@ -87,8 +87,8 @@ public:
         qint64 conversationId, qint64 parentId, const QString& text, const QString& author, qint64 nowMs);
     Result<Message> beginAnswer(qint64 conversationId, qint64 parentId, const QString& author, qint64 nowMs);
     Result<void> appendText(qint64 answerId, const QString& text);
-    // answer: id, state, author, error and statistics count; tail: text not yet appended.
-    Result<void> finishAnswer(const Message& answer, const QString& tail);
+    // The row becomes the answer (id, text, state, author, error, statistics); what was appended goes.
+    Result<void> finishAnswer(const Message& answer);
 
     Result<void> setHead(qint64 conversationId, qint64 messageId);
     Result<void> rename(qint64 conversationId, const QString& title);

@@ -77,14 +77,17 @@ void StoreThread::deliver(std::function<void()> result)
 
 void StoreThread::write(std::function<Result<void>(ConversationStore&)> work)
 {
-    run(std::move(work), this, [this](Result<void> result) {
-        if (result) {
-            emit written();
-            return;
-        }
-        spdlog::error("store: {}", result.error().message);
-        emit writeFailed(QString::fromStdString(result.error().message));
-    });
+    run(std::move(work), this, [this](const Result<void>& result) { report(result); });
+}
+
+void StoreThread::report(const Result<void>& result)
+{
+    if (result) {
+        emit written();
+        return;
+    }
+    spdlog::error("store: {}", result.error().message);
+    emit writeFailed(QString::fromStdString(result.error().message));
 }
 
 } // namespace puna::app

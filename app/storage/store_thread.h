@@ -37,6 +37,7 @@ public:
     }
     // Writes whose failure only the person needs to know of.
     void write(std::function<Result<void>(ConversationStore&)> work);
+    void report(const Result<void>& result); // of a write that was asked for with run()
 
     void finish(); // everything asked for is done and the store closed when this returns
 

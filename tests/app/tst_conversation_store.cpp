@@ -21,6 +21,12 @@ ConversationStore storeInMemory()
     return ConversationStore(std::move(database));
 }
 
+Result<void> finish(ConversationStore& store, Message answer, const QString& text)
+{
+    answer.text = text;
+    return store.finishAnswer(answer);
+}
+
 } // namespace
 
 class TestConversationStore : public QObject {
@@ -71,7 +77,7 @@ void TestConversationStore::answerIsInterruptedUntilItIsFinished()
     answer.author = QStringLiteral("other");
     answer.statistics = {
         .prompt_tokens = 9, .reused_tokens = 4, .tokens = 3, .prefill_s = 0.5, .decode_s = 0.25, .first_token_s = 0.75};
-    QVERIFY(store.finishAnswer(answer, QStringLiteral("!")));
+    QVERIFY(finish(store, answer, QStringLiteral("Good day!")));
     conversation = store.conversation(turn->conversation.id);
     const Message& stored = conversation->messages[1];
     QCOMPARE(stored.state, MessageState::Done);
@@ -101,10 +107,10 @@ void TestConversationStore::regeneratedAnswersAreSiblings()
 {
     ConversationStore store = storeInMemory();
     auto turn = store.beginTurn(0, 0, QStringLiteral("Hi"), QStringLiteral("tiny"), 5);
-    QVERIFY(store.finishAnswer(turn->answer, QStringLiteral("one")));
+    QVERIFY(finish(store, turn->answer, QStringLiteral("one")));
     auto second = store.beginAnswer(turn->conversation.id, turn->user.id, QStringLiteral("tiny"), 6);
     QVERIFY(second);
-    QVERIFY(store.finishAnswer(*second, QStringLiteral("two")));
+    QVERIFY(finish(store, *second, QStringLiteral("two")));
     auto conversation = store.conversation(turn->conversation.id);
     QCOMPARE(conversation->messages.size(), 3U);
     QCOMPARE(conversation->messages[1].text, QStringLiteral("one"));
@@ -185,13 +191,13 @@ void TestConversationStore::longAnswerIsNotRewrittenWhileItGrows()
         QVERIFY(turn);
         conversation = turn->conversation.id;
         parent = turn->answer.id;
-        QVERIFY(store.finishAnswer(turn->answer, QStringLiteral("text ").repeated(100)));
+        QVERIFY(finish(store, turn->answer, QStringLiteral("text ").repeated(100)));
     }
     QVERIFY(store.database().exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint = 0"));
     auto turn = store.beginTurn(conversation, parent, QStringLiteral("go"), {}, 1000);
     for (int i = 0; i < 80; ++i)
         QVERIFY(store.appendText(turn->answer.id, QStringLiteral("word ").repeated(25)));
-    QVERIFY(store.finishAnswer(turn->answer, {}));
+    QVERIFY(finish(store, turn->answer, QStringLiteral("word ").repeated(2000)));
     const qint64 written = QFileInfo(folder.filePath(QStringLiteral("puna.db-wal"))).size(); // all that was written
     QVERIFY2(written > 0 && written <= 3'000'000, QByteArray::number(written).constData());
 }
@@ -234,7 +240,7 @@ void TestConversationStore::randomEditsEqualAModelInMemory()
     const auto anyMessage = [&](Chat& chat) {
         return std::next(chat.messages.begin(), random.bounded(static_cast<int>(chat.messages.size())));
     };
-    const auto finish = [&](Chat& chat, const Message& answer) {
+    const auto write = [&](Chat& chat, const Message& answer) {
         QString text;
         for (int part = random.bounded(4); part > 0; --part) {
             const QString piece = QString::number(random.generate());
@@ -249,7 +255,7 @@ void TestConversationStore::randomEditsEqualAModelInMemory()
         Message done = answer;
         done.state = random.bounded(3) == 0 ? MessageState::Stopped : MessageState::Done;
         chat.messages[answer.id] = {answer.parentId, MessageRole::Assistant, text + QLatin1Char('.'), done.state};
-        return store.finishAnswer(done, QStringLiteral(".")).has_value();
+        return finish(store, done, text + QLatin1Char('.')).has_value();
     };
     const auto begin = [&](qint64 id, qint64 parent) {
         const QString text = QStringLiteral("message %1").arg(random.generate());
@@ -261,7 +267,7 @@ void TestConversationStore::randomEditsEqualAModelInMemory()
             chat.title = text;
         chat.messages[turn->user.id] = {parent, MessageRole::User, text, MessageState::Done};
         chat.head = turn->answer.id;
-        return finish(chat, turn->answer);
+        return write(chat, turn->answer);
     };
     const auto compare = [&](qint64 id) {
         const Chat& chat = chats.at(id);
@@ -301,7 +307,7 @@ void TestConversationStore::randomEditsEqualAModelInMemory()
             auto answer = store.beginAnswer(id, message->first, {}, 1);
             QVERIFY(answer);
             chat.head = answer->id;
-            QVERIFY(finish(chat, *answer));
+            QVERIFY(write(chat, *answer));
         } else if (what == 5) {
             chat.head = anyMessage(chat)->first;
             QVERIFY(store.setHead(id, chat.head));

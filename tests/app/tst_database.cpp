@@ -64,7 +64,8 @@ void TestDatabase::fill(const QString& folder)
             QVERIFY(begun);
             conversation = begun->conversation.id;
             parent = begun->answer.id;
-            QVERIFY(store.finishAnswer(begun->answer, QStringLiteral("An answer. ").repeated(30)));
+            begun->answer.text = QStringLiteral("An answer. ").repeated(30);
+            QVERIFY(store.finishAnswer(begun->answer));
         }
     }
 }
