@@ -57,11 +57,6 @@ ChatSession::ChatSession(StoreThread& store, EngineWorker& engine, ModelLibrary&
     });
 }
 
-ChatSession::~ChatSession()
-{
-    flush();
-}
-
 void ChatSession::load(qint64 conversationId)
 {
     m_conversationId = conversationId;

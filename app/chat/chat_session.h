@@ -55,7 +55,6 @@ public:
     Q_ENUM(State)
 
     ChatSession(StoreThread& store, EngineWorker& engine, ModelLibrary& library, QObject* parent = nullptr);
-    ~ChatSession() override;
 
     void load(qint64 conversationId); // once, right after the constructor
     void loadNewChatDraft(); // the other way to begin
@@ -94,7 +93,7 @@ public:
     Q_INVOKABLE void dismissNote();
 
     void setTitle(const QString& title); // already stored
-    void flush(); // hands everything not yet stored to the store thread
+    void flush(); // hands everything not yet stored to the store thread; the owner calls it before the end
     bool hasUnstored() const { return !m_unstored.isEmpty(); } // an answer is complete but not yet committed
 
 signals:

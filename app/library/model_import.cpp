@@ -67,8 +67,9 @@ public:
             refuse(path, QStringLiteral("%1 cannot be read; its permissions do not allow it.").arg(path));
         } else if (real.isDir()) {
             const std::size_t before = found.size();
+            const bool again = m_seen.contains(path); // by way of another one that was given
             searchFolder(path, 0);
-            if (found.size() == before)
+            if (found.size() == before && !again)
                 refuseFolder(path);
         } else if (!real.isFile()) {
             refuse(path, QStringLiteral("%1 is a device, pipe or socket; a model is a file or a folder.").arg(path));

@@ -93,7 +93,7 @@ void TestAppSettings::damagedFilesNeverFail()
     const QString file = folder.filePath(QStringLiteral("settings.json"));
     const QByteArray good = "{\"windowX\":3,\"windowWidth\":700,\"sidebarVisible\":false,\"sidebarWidth\":300}";
     QRandomGenerator random(1);
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < 100; ++round) {
         QByteArray bytes = good;
         for (int flips = 1 + random.bounded(5); flips > 0; --flips)
             bytes[random.bounded(bytes.size())] = static_cast<char>(random.bounded(256));

@@ -267,10 +267,10 @@ void TestChatSession::otherChatGoesOnWriting()
     const auto controller = start(data.path());
     ChatSession* first = controller->session();
     QSignalSpy stored1(first, &ChatSession::stored);
+    QSignalSpy ended(first, &ChatSession::answerEnded);
     QVERIFY(first->send(QStringLiteral("one")));
     QTRY_COMPARE(stored1.count(), 1);
     const qint64 id = first->conversationId();
-    QSignalSpy ended(first, &ChatSession::answerEnded);
     controller->newChat();
     QVERIFY(controller->session() != first);
     const QModelIndex row = controller->conversations()->index(0);

