@@ -187,6 +187,11 @@ const MemoryPlan& Engine::plan() const
     return m_state->device.plan;
 }
 
+Result<void> Engine::pretendComputed(std::vector<TokenId> tokens)
+{
+    return m_state->scheduler->pretendComputed(std::move(tokens));
+}
+
 Result<Prompt> Engine::State::render(const ChatPrompt& chat) const
 {
     if (!model->chat_template)

@@ -47,7 +47,8 @@ public:
     void step(std::stop_token stop, std::vector<Event>& events);
     void failAll(const Error& error, std::vector<Event>& events);
 
-    PagePool& pool() { return m_pool; }
+    // Pages with made-up contents, retained as if a job had computed these tokens.
+    Result<void> pretendComputed(std::vector<TokenId> tokens);
 
 private:
     using Clock = std::chrono::steady_clock;

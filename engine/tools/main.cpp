@@ -187,6 +187,28 @@ Work addPerplexity(CLI::App& app)
     return [options] { return perplexity(*options); };
 }
 
+Work addBench(CLI::App& app)
+{
+    auto options = std::make_shared<BenchOptions>();
+    CLI::App* command = app.add_subcommand("bench", "How fast the model runs here");
+    addCommon(command, options->common);
+    addDevice(command, options->common);
+    command->add_option("--runs", options->runs, "Figures are the median of so many")
+        ->capture_default_str()
+        ->type_name("N")
+        ->check(CLI::Range(1, 1000));
+    const auto list = [&](const char* name, std::vector<std::int64_t>& values, const char* what) {
+        command->add_option(name, values, what)
+            ->delimiter(',')
+            ->type_name("N,...")
+            ->check(CLI::Range(std::int64_t {1}, std::int64_t {1} << 30));
+    };
+    list("--prefill", options->prefill, "Lengths of prompts");
+    list("--decode", options->decode, "Contexts at which to decode");
+    list("--batch", options->batch, "Numbers of jobs at once");
+    return [options] { return bench(*options); };
+}
+
 int main(int argc, char** argv)
 {
     std::setlocale(LC_TIME, "C");
@@ -197,8 +219,8 @@ int main(int argc, char** argv)
     CLI::App app("Puna's engine: local language models on the command line.", "puna-engine");
     app.require_subcommand(1);
     app.set_version_flag("--version", PUNA_VERSION);
-    const std::vector<Work> works {
-        addInspect(app), addRun(app), addTokenize(app), addRender(app), addLogits(app), addPerplexity(app)};
+    const std::vector<Work> works {addInspect(app), addRun(app), addTokenize(app), addRender(app), addLogits(app),
+        addPerplexity(app), addBench(app)};
     try {
         app.parse(argc, argv);
         const auto commands = app.get_subcommands([](CLI::App*) { return true; });

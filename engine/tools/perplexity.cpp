@@ -98,27 +98,27 @@ Result<void> evaluateWindow(
 
     std::int64_t position = 0;
     std::vector<float> theirs(static_cast<std::size_t>(vocab_size));
-    TRY(forwardAll(engine, tokens.first(tokens.size() - 1), engine.plan().max_rows,
-        [&](std::span<const float> logits, std::int64_t rows) -> Result<void> {
-            for (std::int64_t r = 0; r < rows; ++r, ++position) {
-                const float* own = logits.data() + r * vocab_size;
-                const double own_sum = logSumExp(own, vocab_size);
-                sums.nll += own_sum - own[tokens[static_cast<std::size_t>(position + 1)]];
-                ++sums.tokens;
-                if (!saved)
-                    continue;
-                std::memcpy(theirs.data(),
-                    saved->logits.data + position * vocab_size * static_cast<std::int64_t>(sizeof(float)),
-                    theirs.size() * sizeof(float));
-                const double their_sum = logSumExp(theirs.data(), vocab_size);
-                sums.kl.push_back(klDivergence(theirs.data(), their_sum, own, own_sum, vocab_size));
-                sums.same_choice += std::max_element(own, own + vocab_size) - own
-                    == std::max_element(theirs.begin(), theirs.end()) - theirs.begin();
-            }
-            if (writer)
-                TRY(writer->write(std::as_bytes(logits)));
-            return {};
-        }));
+    const TakeLogits count = [&](std::span<const float> logits, std::int64_t rows) -> Result<void> {
+        for (std::int64_t r = 0; r < rows; ++r, ++position) {
+            const float* own = logits.data() + r * vocab_size;
+            const double own_sum = logSumExp(own, vocab_size);
+            sums.nll += own_sum - own[tokens[static_cast<std::size_t>(position + 1)]];
+            ++sums.tokens;
+            if (!saved)
+                continue;
+            std::memcpy(theirs.data(),
+                saved->logits.data + position * vocab_size * static_cast<std::int64_t>(sizeof(float)),
+                theirs.size() * sizeof(float));
+            const double their_sum = logSumExp(theirs.data(), vocab_size);
+            sums.kl.push_back(klDivergence(theirs.data(), their_sum, own, own_sum, vocab_size));
+            sums.same_choice += std::max_element(own, own + vocab_size) - own
+                == std::max_element(theirs.begin(), theirs.end()) - theirs.begin();
+        }
+        if (writer)
+            TRY(writer->write(std::as_bytes(logits)));
+        return {};
+    };
+    TRY(forwardAll(engine, tokens.first(tokens.size() - 1), engine.plan().max_rows, count));
     return writer ? writer->finish() : Result<void>();
 }
 
