@@ -21,13 +21,12 @@ struct CudaDevice {
 
 struct CudaDevices {
     std::vector<CudaDevice> devices; // usable by this build
-    std::string problem;             // one sentence where there is none: no driver, driver too old, card too old ...
+    std::string problem; // one sentence where there is none: no driver, driver too old, card too old ...
 };
 
 CudaDevices cudaDevices();
 
 Result<std::unique_ptr<Executor>> loadCudaExecutor(int device, const ModelConfig& config, const ModelWeights& weights,
-                                                   const MemoryPlan& plan, const LoadProgress& progress,
-                                                   std::stop_token stop);
+    const MemoryPlan& plan, const LoadProgress& progress, std::stop_token stop);
 
 } // namespace puna

@@ -159,8 +159,9 @@ CudaDevices cudaDevices()
         const int cc = properties.major * 10 + properties.minor;
         if (!cuda::runsOn(PUNA_CUDA_ARCHITECTURES, cc)) {
             if (result.problem.empty())
-                result.problem = std::string(properties.name) + " has compute capability " + std::to_string(properties.major)
-                    + "." + std::to_string(properties.minor) + ", for which this program was not built.";
+                result.problem = std::string(properties.name) + " has compute capability "
+                    + std::to_string(properties.major) + "." + std::to_string(properties.minor)
+                    + ", for which this program was not built.";
             continue;
         }
         const auto total = static_cast<std::int64_t>(properties.totalGlobalMem);
