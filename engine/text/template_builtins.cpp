@@ -43,6 +43,18 @@ Value softText(const Value& value)
     return value.isString() ? value : Value::string(toText(value));
 }
 
+std::string upperOf(std::string_view text)
+{
+    workOnBytes(text.size() * (static_cast<std::size_t>(countCodePoints(text)) == text.size() ? 4 : 32));
+    return toUpper(text);
+}
+
+std::string lowerOf(std::string_view text)
+{
+    workOnBytes(text.size() * (static_cast<std::size_t>(countCodePoints(text)) == text.size() ? 4 : 32));
+    return toLower(text);
+}
+
 // Something computed when it is first asked for.
 class Deferred final : public Iterator {
 public:
@@ -140,7 +152,7 @@ std::function<Value(const Value&)> attributeGetter(const Value& attribute)
 
 Value foldCase(const Value& value)
 {
-    return value.isString() ? Value::string(toLower(value.text())) : value;
+    return value.isString() ? Value::string(lowerOf(value.text())) : value;
 }
 
 std::function<Value(const Value&)> sortKey(const Value& attribute, bool case_sensitive)
@@ -316,7 +328,7 @@ MethodObject::MethodObject(Value of, int which)
 std::string escapeHtml(std::string_view text)
 {
     std::string out;
-    workOnBytes(text.size() * 2);
+    workOnBytes(text.size() * 6);
     for (const char c : text) {
         switch (c) {
         case '&':
@@ -704,7 +716,7 @@ std::size_t offsetOf(const StringObject& string, std::int64_t index) // of a cod
 
 std::string_view stripOf(std::string_view text, const std::string& characters, bool left, bool right)
 {
-    workOnBytes((text.size() + 1) * (characters.size() + 1));
+    workOnBytes((text.size() + 1) * (characters.size() + 1) * 6);
     const auto in_set = [&](std::size_t from, std::size_t size) {
         for (std::size_t i = 0; i < characters.size(); i += sizeAt(characters, i))
             if (characters.compare(i, sizeAt(characters, i), text.substr(from, size)) == 0)
@@ -770,9 +782,11 @@ std::vector<std::string_view> splitOn(
     for (;;) {
         const bool more = limit < 0 || static_cast<std::int64_t>(parts.size()) < limit;
         const std::size_t found = !more ? std::string_view::npos
-            : from_right                ? text.rfind(separator)
-                                        : text.find(separator);
+            : from_right                ? findLastText(text, separator)
+                                        : findText(text, separator);
         checkList(parts.size() + 1);
+        if (from_right && more)
+            workOnBytes(text.size());
         if (found == std::string_view::npos) {
             parts.push_back(text);
             break;
@@ -838,7 +852,7 @@ std::string replaceIn(std::string_view text, std::string_view from, std::string_
         return out;
     }
     for (; limit > 0; limit--) {
-        const std::size_t found = text.find(from);
+        const std::size_t found = findText(text, from);
         if (found == std::string_view::npos)
             break;
         put(out, text.substr(0, found));
@@ -938,7 +952,7 @@ Value findIn(const StringObject& self, const Arguments& arguments, const char* f
     std::size_t found = std::string_view::npos;
     if (from <= to && start <= self.length) {
         const std::string_view text = std::string_view(self.text).substr(from, to - from);
-        found = from_right ? text.rfind(sub) : text.find(sub);
+        found = from_right ? findLastText(text, sub) : findText(text, sub);
     }
     if (found == std::string_view::npos) {
         if (must)
@@ -954,7 +968,8 @@ std::int64_t countIn(const std::string& text, const std::string& sub)
         return countCodePoints(text) + 1;
     std::int64_t count = 0;
     workOnBytes(text.size() * 4);
-    for (std::size_t from = text.find(sub); from != std::string::npos; from = text.find(sub, from + sub.size()))
+    for (std::size_t from = findText(text, sub); from != std::string::npos;
+         from = findText(text, sub, from + sub.size()))
         count++;
     return count;
 }
@@ -974,20 +989,21 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
     switch (method) {
     case M::capitalize:
         none();
+        workOnBytes(text.size() * 32);
         return result(capitalize(text));
     case M::lower:
         none();
-        return result(toLower(text));
+        return result(lowerOf(text));
     case M::upper:
         none();
-        return result(toUpper(text));
+        return result(upperOf(text));
     case M::title:
         none();
-        workOnBytes(text.size() * 16);
+        workOnBytes(text.size() * 32);
         return result(toTitle(text));
     case M::swapcase:
         none();
-        workOnBytes(text.size() * 64);
+        workOnBytes(text.size() * 128);
         return result(swapCase(text));
     case M::strip:
     case M::lstrip:
@@ -1022,7 +1038,7 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
         if (separator.empty())
             fail("empty separator");
         workOnBytes(text.size() * 4);
-        const std::size_t found = method == M::partition ? text.find(separator) : text.rfind(separator);
+        const std::size_t found = method == M::partition ? findText(text, separator) : findLastText(text, separator);
         if (found == std::string::npos)
             return method == M::partition ? Value::tuple({self, result({}), result({})})
                                           : Value::tuple({result({}), result({}), self});
@@ -1113,7 +1129,7 @@ Value stringMethod(M method, const Value& self, Arguments& arguments)
         return Value::boolean(hasCase(text, true));
     case M::istitle:
         none();
-        return Value::boolean(!text.empty() && toTitle(text) == text && toUpper(text) != toLower(text));
+        return Value::boolean(!text.empty() && toTitle(text) == text && upperOf(text) != lowerOf(text));
     default:
         fail(std::string("'str object' has no attribute '") + name + "'");
     }
@@ -1316,10 +1332,11 @@ Value getItem(const Value& of, const Value& key)
 Value getSlice(const Value& of, const Value& start, const Value& stop, const Value& step)
 {
     refuseUndefined(of);
-    const auto bad = [](const Value& bound) { return !bound.is(Kind::none) && !bound.isInteger(); };
-    const bool sliceable = of.isSequence() || of.isString() || of.is(Kind::range);
-    if (!sliceable || bad(start) || bad(stop) || bad(step))
-        return Value::undefined(objectName(of) + " has no such slice");
+    if (!of.isSequence() && !of.isString() && !of.is(Kind::range))
+        fail(std::string("'") + typeName(of) + "' object cannot be sliced");
+    for (const Value* bound : {&start, &stop, &step})
+        if (!bound->is(Kind::none) && !bound->isInteger())
+            fail("slice indices must be integers or none");
     const std::int64_t stride = step.is(Kind::none) ? 1 : step.asInteger();
     if (stride == 0)
         fail("slice step cannot be zero");
@@ -1655,7 +1672,9 @@ Value filterSlice(const Value& subject, Arguments& arguments, Host&)
 Value filterCapitalize(const Value& subject, Arguments& arguments, Host&)
 {
     const Parameters parameters("capitalize", arguments, {});
-    return Value::string(capitalize(toText(subject)), subject.isSafe());
+    const std::string text = toText(subject);
+    workOnBytes(text.size() * 32);
+    return Value::string(capitalize(text), subject.isSafe());
 }
 
 Value filterCenter(const Value& subject, Arguments& arguments, Host&)
@@ -1680,7 +1699,7 @@ Value filterDictsort(const Value& subject, Arguments& arguments, Host&)
         fail("dictsort sorts by either \"key\" or \"value\"");
     refuseUndefined(subject);
     if (!subject.is(Kind::dict))
-        return missing(subject, "items");
+        fail(objectName(subject) + " has no attribute 'items'");
     return Value::list(sorted(collect(makeView(subject, ViewObject::What::items)),
         sortKey(Value::integer(by == "value"), parameters.flag(0)), parameters.flag(2)));
 }
@@ -1890,13 +1909,13 @@ Value filterList(const Value& subject, Arguments& arguments, Host&)
 Value filterLower(const Value& subject, Arguments& arguments, Host&)
 {
     const Parameters parameters("lower", arguments, {});
-    return Value::string(toLower(toText(subject)), subject.isSafe());
+    return Value::string(lowerOf(toText(subject)), subject.isSafe());
 }
 
 Value filterUpper(const Value& subject, Arguments& arguments, Host&)
 {
     const Parameters parameters("upper", arguments, {});
-    return Value::string(toUpper(toText(subject)), subject.isSafe());
+    return Value::string(upperOf(toText(subject)), subject.isSafe());
 }
 
 Value filterMap(const Value& subject, Arguments& arguments, Host& host)
@@ -2047,21 +2066,21 @@ Value filterSort(const Value& subject, Arguments& arguments, Host&)
 {
     const Parameters parameters("sort", arguments, {"reverse", "case_sensitive", "attribute"});
     const Value attribute = parameters.valueOr(2, Value());
-    if (attribute.isString() && attribute.text().find(',') != std::string::npos) {
-        std::vector<std::function<Value(const Value&)>> keys;
+    std::vector<std::function<Value(const Value&)>> keys;
+    if (attribute.isString()) {
         for (const std::string_view part : splitOn(attribute.text(), ",", -1, false))
             keys.push_back(sortKey(Value::string(std::string(part)), parameters.flag(1)));
-        return Value::list(sorted(
-            collect(subject),
-            [&](const Value& item) {
-                std::vector<Value> parts;
-                for (const auto& key : keys)
-                    parts.push_back(key(item));
-                return Value::tuple(std::move(parts));
-            },
-            parameters.flag(0)));
+    } else {
+        keys.push_back(sortKey(attribute, parameters.flag(1)));
     }
-    return Value::list(sorted(collect(subject), sortKey(attribute, parameters.flag(1)), parameters.flag(0)));
+    // Keys are compared as sequences even if there is one: equal ones need no order.
+    const auto key = [&](const Value& item) {
+        std::vector<Value> parts;
+        for (const auto& part : keys)
+            parts.push_back(part(item));
+        return Value::tuple(std::move(parts));
+    };
+    return Value::list(sorted(collect(subject), key, parameters.flag(0)));
 }
 
 Value filterString(const Value& subject, Arguments& arguments, Host&)
@@ -2138,7 +2157,7 @@ Value filterTitle(const Value& subject, Arguments& arguments, Host&)
             end += sizeAt(text, end);
         const std::string_view word = std::string_view(text).substr(i, end - i);
         const std::size_t first = sizeAt(word, 0);
-        out += toUpper(word.substr(0, first)) + toLower(word.substr(first));
+        out += toUpper(word.substr(0, first)) + lowerOf(word.substr(first));
         i = end;
     }
     return Value::string(std::move(out));
@@ -2182,9 +2201,11 @@ Value filterTruncate(const Value& subject, Arguments& arguments, Host&)
     const std::int64_t leeway = parameters.has(3) && !parameters[3].is(Kind::none) ? parameters.integer(3, 5) : 5;
     if (length < end.asString().length || leeway < 0 || leeway > static_cast<std::int64_t>(kMaxString))
         fail("truncate expects a length of at least " + std::to_string(end.asString().length));
-    const Value text = softText(subject);
-    if (text.asString().length - leeway <= length)
-        return text;
+    if (lengthOf(subject) - leeway <= length)
+        return subject;
+    if (!subject.isString())
+        fail(std::string("truncate expects a text, not '") + typeName(subject) + "'");
+    const Value& text = subject;
     std::string cut = text.text().substr(0, offsetOf(text.asString(), length - end.asString().length));
     if (!parameters.flag(1))
         cut = cut.substr(0, std::min(cut.rfind(' '), cut.size()));
@@ -2215,7 +2236,7 @@ std::string quoteUrl(std::string_view text, bool in_query)
 {
     static constexpr char kHex[] = "0123456789ABCDEF";
     std::string out;
-    workOnBytes(text.size() * 8);
+    workOnBytes(text.size() * 16);
     for (const char c : text) {
         const bool letter = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         if (letter || std::string_view("_.-~").find(c) != std::string_view::npos || (c == '/' && !in_query)) {
@@ -2462,7 +2483,7 @@ int findFunction(std::string_view name)
 
 Value applyFilter(int filter, const Value& subject, Arguments arguments, Host& host)
 {
-    work(2);
+    work(4);
     return kFilters[filter].filter(subject, arguments, host);
 }
 

@@ -232,12 +232,17 @@ private:
 
     // --- variables ---------------------------------------------------------------------------------------------
 
+    // Scopes hold a handful of names, so they are searched one by one; hostile ones pay for their size.
     const Value* find(std::int32_t id) const
     {
-        for (const Scope* scope = m_scope; scope; scope = scope->parent)
+        std::size_t passed = 0;
+        for (const Scope* scope = m_scope; scope; scope = scope->parent) {
             for (const auto& [key, value] : scope->values)
                 if (key == id)
                     return &value;
+            passed += 1 + scope->values.size();
+        }
+        m_meter.work(static_cast<std::int64_t>(passed / 8));
         return m_defined[static_cast<std::size_t>(id)] ? &m_values[static_cast<std::size_t>(id)] : nullptr;
     }
 
@@ -261,6 +266,7 @@ private:
                 return;
             }
         }
+        m_meter.work(static_cast<std::int64_t>(m_scope->values.size() / 8));
         m_scope->values.emplace_back(id, std::move(value));
     }
 
@@ -703,6 +709,8 @@ private:
             const Value result = evaluate(node[assigns ? 1 : 0]);
             std::swap(m_block_text, text);
             at(node);
+            if (!assigns && !result.isString())
+                fail(std::string("a filter block gives '") + typeName(result) + "' instead of a text");
             if (!assigns)
                 write(result);
             else if (node[0].type == NodeType::assign_attribute)

@@ -417,9 +417,10 @@ Value formatPercent(const Value& format, const Value& values)
         out += onePercent(spec, has_name ? named : next(), format.isSafe());
         checkString(out.size());
     }
-    const std::size_t given = values.is(Kind::tuple)     ? values.items().size()
-        : values.is(Kind::dict) || values.is(Kind::list) ? 0
-                                                         : 1;
+    // What can be subscripted counts as a mapping, which may have more than the format asks for.
+    const bool mapping =
+        values.is(Kind::dict) || values.is(Kind::list) || values.is(Kind::range) || values.isUndefined();
+    const std::size_t given = values.is(Kind::tuple) ? values.items().size() : mapping ? 0 : 1;
     if (!by_name && used < given)
         fail("not all arguments converted during string formatting");
     return Value::string(std::move(out), format.isSafe());

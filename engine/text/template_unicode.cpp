@@ -5,6 +5,7 @@
 #include <unicode/unistr.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace puna::jinja {
 
@@ -38,6 +39,25 @@ std::string toUtf8(const icu::UnicodeString& text)
 {
     std::string out;
     text.toUTF8String(out);
+    return out;
+}
+
+// Long texts are mapped piece by piece, to bound the memory of their UTF-16 form. Pieces end at a space if they can,
+// since some mappings depend on what stands beside a letter.
+template <class Map> std::string mapCase(std::string_view text, Map map)
+{
+    constexpr std::size_t kPiece = 64 << 10;
+    std::string out;
+    out.reserve(text.size());
+    while (!text.empty()) {
+        std::size_t end = text.size();
+        if (end > kPiece) {
+            const std::size_t space = text.rfind(' ', kPiece);
+            end = space != std::string_view::npos && space > 0 ? space : startBefore(text, kPiece + 1);
+        }
+        out += toUtf8(map(fromUtf8(text.substr(0, end))));
+        text.remove_prefix(end);
+    }
     return out;
 }
 
@@ -186,7 +206,7 @@ bool isLower(char32_t c)
 std::string toUpper(std::string_view text)
 {
     if (!isAscii(text))
-        return toUtf8(fromUtf8(text).toUpper(icu::Locale::getRoot()));
+        return mapCase(text, [](icu::UnicodeString piece) { return piece.toUpper(icu::Locale::getRoot()); });
     std::string out(text);
     std::transform(out.begin(), out.end(), out.begin(), asciiUpper);
     return out;
@@ -195,7 +215,7 @@ std::string toUpper(std::string_view text)
 std::string toLower(std::string_view text)
 {
     if (!isAscii(text))
-        return toUtf8(fromUtf8(text).toLower(icu::Locale::getRoot()));
+        return mapCase(text, [](icu::UnicodeString piece) { return piece.toLower(icu::Locale::getRoot()); });
     std::string out(text);
     std::transform(out.begin(), out.end(), out.begin(), asciiLower);
     return out;
@@ -249,6 +269,23 @@ std::string swapCase(std::string_view text)
         out += isUpper(c) ? toLower(letter) : isLower(c) ? toUpper(letter) : std::string(letter);
     }
     return out;
+}
+
+std::size_t findText(std::string_view text, std::string_view what, std::size_t from)
+{
+    if (from > text.size())
+        return std::string_view::npos;
+    const void* found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
+    return found ? static_cast<std::size_t>(static_cast<const char*>(found) - text.data()) : std::string_view::npos;
+}
+
+std::size_t findLastText(std::string_view text, std::string_view what)
+{
+    if (what.size() < 8)
+        return text.rfind(what);
+    const std::string reversed(text.rbegin(), text.rend());
+    const std::size_t found = findText(reversed, std::string(what.rbegin(), what.rend()));
+    return found == std::string_view::npos ? found : text.size() - found - what.size();
 }
 
 std::string_view stripLeft(std::string_view text)

@@ -30,6 +30,10 @@ std::string toTitle(std::string_view text); // str.title
 std::string capitalize(std::string_view text); // str.capitalize
 std::string swapCase(std::string_view text);
 
+// As std::string_view::find and rfind, but never slower than linear.
+std::size_t findText(std::string_view text, std::string_view what, std::size_t from = 0);
+std::size_t findLastText(std::string_view text, std::string_view what);
+
 std::string_view stripLeft(std::string_view text);
 std::string_view stripRight(std::string_view text);
 inline std::string_view strip(std::string_view text)

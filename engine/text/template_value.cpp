@@ -304,7 +304,7 @@ void work(std::int64_t steps)
 
 void workOnBytes(std::size_t bytes)
 {
-    work(static_cast<std::int64_t>(bytes / 64));
+    work(static_cast<std::int64_t>(bytes / 32));
 }
 
 void checkString(std::size_t bytes)
@@ -550,14 +550,14 @@ Value Value::string(std::string content, bool safe)
 Value Value::list(std::vector<Value> content)
 {
     checkList(content.size());
-    work(static_cast<std::int64_t>(content.size() / 2));
+    work(static_cast<std::int64_t>(content.size() / 2 + 2));
     return own(Kind::list, new ListObject(std::move(content)));
 }
 
 Value Value::tuple(std::vector<Value> content)
 {
     checkList(content.size());
-    work(static_cast<std::int64_t>(content.size() / 2));
+    work(static_cast<std::int64_t>(content.size() / 2 + 2));
     return own(Kind::tuple, new ListObject(std::move(content)));
 }
 
@@ -832,7 +832,7 @@ bool contains(const Value& container, const Value& item)
         if (!item.isString())
             fail(std::string("'in <string>' requires string as left operand, not ") + typeName(item));
         workOnBytes(container.text().size() * 4);
-        return container.text().find(item.text()) != std::string::npos;
+        return findText(container.text(), item.text()) != std::string::npos;
     case Kind::dict:
         return container.asDict().find(item) != nullptr;
     case Kind::space:

