@@ -328,7 +328,7 @@ MethodObject::MethodObject(Value of, int which)
 std::string escapeHtml(std::string_view text)
 {
     std::string out;
-    workOnBytes(text.size() * 6);
+    workOnBytes(text.size() * 8);
     for (const char c : text) {
         switch (c) {
         case '&':
@@ -1991,7 +1991,8 @@ Value extreme(const char* name, const Value& subject, const Arguments& arguments
         return Value::undefined("No aggregated item, sequence was empty.");
     const Value* best = &items[0];
     Value best_key = key(items[0]);
-    for (const Value& item : items) {
+    for (std::size_t i = 1; i < items.size(); i++) {
+        const Value& item = items[i];
         Value now = key(item);
         if (largest ? lessThan(best_key, now) : lessThan(now, best_key)) {
             best = &item;
@@ -2483,7 +2484,7 @@ int findFunction(std::string_view name)
 
 Value applyFilter(int filter, const Value& subject, Arguments arguments, Host& host)
 {
-    work(4);
+    work(6);
     return kFilters[filter].filter(subject, arguments, host);
 }
 

@@ -550,14 +550,14 @@ Value Value::string(std::string content, bool safe)
 Value Value::list(std::vector<Value> content)
 {
     checkList(content.size());
-    work(static_cast<std::int64_t>(content.size() / 2 + 2));
+    work(static_cast<std::int64_t>(content.size() / 2 + 4));
     return own(Kind::list, new ListObject(std::move(content)));
 }
 
 Value Value::tuple(std::vector<Value> content)
 {
     checkList(content.size());
-    work(static_cast<std::int64_t>(content.size() / 2 + 2));
+    work(static_cast<std::int64_t>(content.size() / 2 + 4));
     return own(Kind::tuple, new ListObject(std::move(content)));
 }
 
