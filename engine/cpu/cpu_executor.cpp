@@ -75,7 +75,6 @@ struct Stage {
     std::vector<PackedLinear> matrices;
     std::vector<int> form_of; // by matrix
     std::vector<int> forms; // a matrix of each form
-    int parts = 2; // of a row of codes (packed.h)
 
     void add(PackedLinear packed)
     {
@@ -314,13 +313,12 @@ Result<void> CpuExecutor::pack(const ModelWeights& weights, const LoadProgress& 
 
 std::int64_t CpuExecutor::inputBytes(const Stage& stage, std::int64_t rows) const
 {
-    rows *= stage.parts;
     std::int64_t most = 0;
     for (int i : stage.forms) {
         const PackedLinear& m = stage.matrices[at(i)];
         const std::int64_t places = rows * m.blocks;
         most = std::max(most,
-            m.kind == WeightKind::codes ? roundedUp(places * kBlock, kLine) + 3 * roundedUp(places * 4, kLine)
+            m.kind == WeightKind::codes ? roundedUp(2 * places * kBlock, kLine) + 3 * roundedUp(places * 4, kLine)
                                         : rows * m.in_features * 4);
     }
     return most;
@@ -595,13 +593,12 @@ Input CpuExecutor::input(const InputMemory& memory, const Stage& stage, int form
 {
     const PackedLinear& m = stage.matrices[at(stage.forms[at(form)])];
     Input in;
-    in.parts = m.kind == WeightKind::codes ? stage.parts : 1;
-    in.rows = rows * in.parts;
+    in.rows = rows;
     in.blocks = m.blocks;
     Arena arena(memory.form[form]);
     if (m.kind == WeightKind::codes) {
         const std::int64_t places = in.rows * m.blocks;
-        in.codes = arena.take<std::int8_t>(places * kBlock);
+        in.codes = arena.take<std::int8_t>(2 * places * kBlock);
         in.scales = arena.take<float>(places);
         in.sums = arena.take<std::int32_t>(places);
         in.scaled_sums = arena.take<float>(places);

@@ -33,7 +33,7 @@ struct Kernels {
     SimdLevel level;
     int row_tile; // largest RowTile
 
-    // `stripe` of `weights` times all rows of `input`: out [rows / parts][16].
+    // `stripe` of `weights` times all rows of `input`: out [rows][16].
     void (*matmul)(const PackedLinear& weights, std::int64_t stripe, const Input& input, float* out);
 
     // Row `row` of `input` from x, `features` values; gather as in PackedLinear (may be null), scratch [blocks * 32].

@@ -70,17 +70,22 @@ __attribute__((noinline)) void addRun(const Place& at, int groups, int blocks_pe
         }
         const int n = One ? 1 : blocks_per_group;
         for (int b = 0; b < n; ++b) {
-            Dot<Bits> dot[T];
-            for (int t = 0; t < T; ++t)
-                dot[t].clear();
-            prefetch(codes + kPrefetch);
+            Dot<Bits> high[T], low[T];
+            for (int t = 0; t < T; ++t) {
+                high[t].clear();
+                low[t].clear();
+            }
+            for (int line = 0; line < Bits; ++line)
+                prefetch(codes + kPrefetch + line * 64);
             unroll<8>([&](auto v) __attribute__((always_inline)) {
                 const C c = codeVector<Bits, v>(codes);
-                unroll<T>([&](auto t)
-                        __attribute__((always_inline)) { dot[t].template add<v>(c, x + t * kBlock + 4 * v); });
+                unroll<T>([&](auto t) __attribute__((always_inline)) {
+                    high[t].template add<v>(c, x + t * kBlock + 4 * v);
+                    low[t].template add<v>(c, x + (T + t) * kBlock + 4 * v);
+                });
             });
             unroll<T>([&](auto t) __attribute__((always_inline)) {
-                I sum = dot[t].sum();
+                I sum = addI(shiftLeftI<8>(high[t].sum()), low[t].sum());
                 if constexpr (kOffset == Offset::middle)
                     sum = addI(sum, shiftRightI<8 - Bits>(setI(x_sums[t])));
                 if constexpr (One)
@@ -91,7 +96,7 @@ __attribute__((noinline)) void addRun(const Place& at, int groups, int blocks_pe
                     offset_sum[t] += x_scaled_sums[t];
             });
             codes += Bits * 64;
-            x += T * kBlock;
+            x += 2 * T * kBlock;
             x_scales += T;
             x_sums += T;
             x_scaled_sums += T;
@@ -139,7 +144,7 @@ void codesTile(const PackedLinear& weights, const std::byte* stripe, const Input
         const Place at {.codes = stripe + run.codes,
             .scales = reinterpret_cast<const std::uint16_t*>(stripe + weights.scales) + run.first_group * kStripe,
             .offsets = reinterpret_cast<const std::uint16_t*>(stripe + weights.offsets) + run.first_group * kStripe,
-            .x = input.codes + block * kBlock,
+            .x = input.codes + 2 * block * kBlock,
             .x_scales = input.scales + block,
             .x_sums = input.sums + block,
             .x_scaled_sums = input.scaled_sums + block};
@@ -164,13 +169,8 @@ void codesTile(const PackedLinear& weights, const std::byte* stripe, const Input
             break;
         }
     }
-    if (T > 1 && input.parts == 2) {
-        for (int t = 0; t + 1 < T; t += 2)
-            store(out + (first + t) / 2 * kStripe, add(totals[t], totals[t + 1]));
-    } else {
-        for (int t = 0; t < T; ++t)
-            store(out + (first + t) * kStripe, totals[t]);
-    }
+    for (int t = 0; t < T; ++t)
+        store(out + (first + t) * kStripe, totals[t]);
 }
 
 // --- dense -----------------------------------------------------------------------------------------------------
@@ -257,40 +257,29 @@ PUNA_INLINE const float* gathered(const float* x, const std::int32_t* gather, st
     return scratch;
 }
 
-// Rounds 32 values to multiples of `scale`; the smallest scale that holds them is 1/127 of the largest magnitude.
+// Each 32 values become whole multiples -32,512 ... 32,512 of a scale, written as 256 high + low with signed bytes.
 // What is not a number, or infinite, makes the scale so, and the matmul's outputs too.
-PUNA_INLINE void quantiseBlock(F a, F b, float scale, const Input& input, std::int64_t place)
-{
-    const F inverse = set(scale > 0.0f || scale != scale ? 1.0f / scale : 0.0f);
-    const I qa = round(mul(a, inverse)), qb = round(mul(b, inverse));
-    storeBytes(input.codes + place * kBlock, qa, qb);
-    const int sum = sumOf(addI(qa, qb));
-    input.scales[place] = scale;
-    input.sums[place] = -128 * sum;
-    input.scaled_sums[place] = scale * static_cast<float>(sum);
-}
-
-PUNA_INLINE float blockScale(F a, F b)
-{
-    const float largest = largestMagnitude(a, b);
-    return largest < 1e-30f ? 0.0f : largest * (1.0f / 127.0f);
-}
-
 void quantise(const float* x, const std::int32_t* gather, std::int64_t row, const Input& input, float* scratch)
 {
+    constexpr float kMost = 127.0f * 256.0f;
     const float* values = gathered(x, gather, input.blocks * kBlock, scratch);
-    const RowTile tile = tileOfRow(row * input.parts, input.rows, kRowTile); // both parts of a row are in it
-    std::int64_t place = tile.first * input.blocks + (row * input.parts - tile.first);
-    for (std::int64_t b = 0; b < input.blocks; ++b, place += tile.rows) {
+    const RowTile tile = tileOfRow(row, input.rows, kRowTile);
+    std::int64_t place = tile.first * input.blocks + (row - tile.first);
+    std::int8_t* codes = input.codes + (2 * tile.first * input.blocks + (row - tile.first)) * kBlock;
+    for (std::int64_t b = 0; b < input.blocks; ++b, place += tile.rows, codes += 2 * tile.rows * kBlock) {
         const F v0 = load(values + b * kBlock), v1 = load(values + b * kBlock + 16);
-        const float scale = blockScale(v0, v1);
-        quantiseBlock(v0, v1, scale, input, place);
-        if (input.parts == 2) {
-            const std::int8_t* codes = input.codes + place * kBlock;
-            const F negative = set(-scale);
-            quantiseBlock(fma(loadBytes(codes), negative, v0), fma(loadBytes(codes + 16), negative, v1),
-                scale * (1.0f / 254.0f), input, place + 1);
-        }
+        const float largest = largestMagnitude(v0, v1);
+        const bool nothing = largest < 1e-30f;
+        const F factor = set(nothing ? 0.0f : kMost / largest);
+        const I q0 = round(mul(v0, factor)), q1 = round(mul(v1, factor));
+        const I high0 = shiftRightI<8>(addI(q0, setI(128))), high1 = shiftRightI<8>(addI(q1, setI(128)));
+        storeBytes(codes, high0, high1);
+        storeBytes(codes + tile.rows * kBlock, subI(q0, shiftLeftI<8>(high0)), subI(q1, shiftLeftI<8>(high1)));
+        const int sum = sumOf(addI(q0, q1));
+        const float scale = nothing ? 0.0f : largest * (1.0f / kMost);
+        input.scales[place] = scale;
+        input.sums[place] = -128 * sum;
+        input.scaled_sums[place] = scale * static_cast<float>(sum);
     }
 }
 

@@ -79,12 +79,6 @@ PUNA_OP F loadNegatedInt16(const std::uint16_t* p)
     return {_mm256_cvtepi32_ps(_mm256_sub_epi32(zero, _mm256_cvtepi16_epi32(eightShorts(p)))),
         _mm256_cvtepi32_ps(_mm256_sub_epi32(zero, _mm256_cvtepi16_epi32(eightShorts(p + 8))))};
 }
-PUNA_OP F loadBytes(const std::int8_t* p)
-{
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
-        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
-}
 PUNA_OP F add(F x, F y)
 {
     return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
@@ -161,6 +155,14 @@ PUNA_OP I setI(std::int32_t x)
 PUNA_OP I addI(I x, I y)
 {
     return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+PUNA_OP I subI(I x, I y)
+{
+    return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+template <int n> PUNA_OP I shiftLeftI(I x)
+{
+    return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
 }
 template <int n> PUNA_OP I shiftRightI(I x)
 {

@@ -75,10 +75,6 @@ PUNA_OP F loadNegatedInt16(const std::uint16_t* p)
     const __m512i wide = _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return {_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), wide))};
 }
-PUNA_OP F loadBytes(const std::int8_t* p)
-{
-    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
-}
 PUNA_OP F add(F a, F b)
 {
     return {_mm512_add_ps(a.v, b.v)};
@@ -144,6 +140,14 @@ PUNA_OP I setI(std::int32_t x)
 PUNA_OP I addI(I a, I b)
 {
     return {_mm512_add_epi32(a.v, b.v)};
+}
+PUNA_OP I subI(I a, I b)
+{
+    return {_mm512_sub_epi32(a.v, b.v)};
+}
+template <int n> PUNA_OP I shiftLeftI(I x)
+{
+    return {_mm512_slli_epi32(x.v, n)};
 }
 template <int n> PUNA_OP I shiftRightI(I x)
 {

@@ -88,13 +88,6 @@ PUNA_OP F loadNegatedInt16(const std::uint16_t* p)
 {
     return {-__builtin_convertvector(loadShorts<std::int16_t>(p).v, Floats)};
 }
-PUNA_OP F loadBytes(const std::int8_t* p)
-{
-    F r;
-    for (int i = 0; i < 16; ++i)
-        r.v[i] = p[i];
-    return r;
-}
 PUNA_OP F add(F a, F b)
 {
     return {a.v + b.v};
@@ -174,6 +167,14 @@ PUNA_OP I setI(std::int32_t x)
 PUNA_OP I addI(I a, I b)
 {
     return {a.v + b.v};
+}
+PUNA_OP I subI(I a, I b)
+{
+    return {a.v - b.v};
+}
+template <int n> PUNA_OP I shiftLeftI(I x)
+{
+    return {std::bit_cast<Ints>(std::bit_cast<Words>(x.v) << n)};
 }
 template <int n> PUNA_OP I shiftRightI(I x)
 {

@@ -15,9 +15,11 @@
 //            = code * scale + minimum         minimum    GGUF Q4_1
 //            = (code - zero) * scale          zero       other GPTQ
 //
-// Activations: rows in tiles of 8, 4, 2 and 1 (a multiple of row_tile first, then what is left, halving), each tile
-// [blocks][rows of the tile][32], so that a kernel needs one pointer. Each 32 values are rounded to whole
-// multiples -127 ... 127 of a scale of their own.
+// Activations: each 32 values are rounded to 16 bits, whole multiples -32,512 ... 32,512 of a scale of their own, and
+// these written as 256 high + low, signed bytes both. (8 bits are not enough: logits of the quantised reference
+// models were off by 0.7 to 1.7; with 16 by less than 0.04.) Rows lie in tiles of 8, 4, 2 and 1, a multiple of the
+// kernels' row_tile first, then what is left, halving. A tile holds per block the high bytes [rows of the tile][32]
+// and then the low ones, so that a kernel needs one pointer.
 #pragma once
 
 #include <cstddef>
@@ -62,15 +64,13 @@ struct PackedLinear {
 };
 
 // One set of rows, ready for one or more matrices that read it alike. Either codes and what belongs to them, or values.
-// With two parts, rows 2i and 2i + 1 of codes add up to row i: the second is what rounding took from the first.
 struct Input {
-    std::int64_t rows = 0; // parts counted
-    int parts = 1;
+    std::int64_t rows = 0;
     std::int64_t blocks = 0;
-    std::int8_t* codes = nullptr; // [tile][block][row][32]
+    std::int8_t* codes = nullptr; // [tile][block][2][row][32]
     float* scales = nullptr; // [tile][block][row]
-    std::int32_t* sums = nullptr; // same: -128 times the sum of the codes
-    float* scaled_sums = nullptr; // same: scale times the sum of the codes
+    std::int32_t* sums = nullptr; // same: -128 times the sum of the multiples
+    float* scaled_sums = nullptr; // same: scale times the sum of the multiples
     float* values = nullptr; // [tile][feature][row]
 };
 
