@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -29,6 +30,7 @@
 #include <new>
 #include <numeric>
 #include <system_error>
+#include <type_traits>
 
 namespace puna {
 
@@ -37,6 +39,7 @@ namespace {
 constexpr std::int64_t kOwnRows = 4; // up to so many rows are prepared by every thread for itself
 constexpr int kQueries = 32; // query vectors that share a piece of the cache in a prompt
 constexpr int kMaxForms = 3; // different inputs of one stage: q, k and v could each have their own
+constexpr std::int64_t kPair = 2; // stripes that a kernel takes together
 constexpr std::int64_t kLine = 64;
 
 std::size_t at(std::int64_t i)
@@ -99,6 +102,20 @@ struct InputMemory {
     std::byte* form[kMaxForms];
 };
 
+// use(row, first column, values, how many) for the rows of one stripe's outputs.
+template <class Use>
+void eachRow(const PackedLinear& m, std::int64_t stripe, std::int64_t rows, const float* tile, Use use)
+{
+    const std::int64_t column = stripe * kStripe;
+    const int width = static_cast<int>(std::min<std::int64_t>(kStripe, m.out_features - column));
+    for (std::int64_t row = 0; row < rows; ++row, tile += kStripe) {
+        if (width == kStripe)
+            use(row, column, tile, std::integral_constant<int, kStripe>());
+        else
+            use(row, column, tile, width);
+    }
+}
+
 // What one thread writes on its own.
 struct Scratch {
     InputMemory inputs; // for kOwnRows rows
@@ -157,6 +174,8 @@ private:
     template <class Produce>
     void prepare(const Stage& stage, std::int64_t rows, Scratch& scratch, Input (&inputs)[kMaxForms], Produce produce);
     std::int64_t chunk(std::int64_t items) const { return std::max<std::int64_t>(1, items / (8 * m_pool.size())); }
+    std::int64_t stripeChunk(std::int64_t stripes) const { return roundedUp(chunk(stripes), kPair); }
+    void multiply(const PackedLinear& m, std::int64_t first, std::int64_t count, const Input& in, float* tile) const;
 
     void embed();
     void projectHeads(std::int64_t index, Scratch& scratch);
@@ -364,8 +383,8 @@ void CpuExecutor::layOut(Arena& arena)
             form = arena.take<std::byte>(own_bytes);
         s.normed = arena.take<float>(row);
         s.gathered = arena.take<float>(row);
-        s.tile[0] = arena.take<float>(stripes * rows * kStripe);
-        s.tile[1] = arena.take<float>(rows * kStripe);
+        s.tile[0] = arena.take<float>(std::max(stripes, kPair) * rows * kStripe);
+        s.tile[1] = arena.take<float>(kPair * rows * kStripe);
         s.head = arena.take<float>(m_value_stride);
         s.half = arena.take<std::uint16_t>(m_value_stride);
         s.scores = arena.take<float>(std::int64_t {queries} * kKeySplit);
@@ -519,19 +538,19 @@ void CpuExecutor::run(int thread, const std::stop_token& stop, float* logits)
             [&](std::int64_t row) { return normed(residual(row), layer.post_attention_norm, s); });
         const PackedLinear &gate = layer.gate_up.matrices[0], &up = layer.gate_up.matrices[1];
         const Input &gate_input = inputs[layer.gate_up.form_of[0]], &up_input = inputs[layer.gate_up.form_of[1]];
-        m_pool.stage(gate.stripes, chunk(gate.stripes), [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; ++i) {
-                m_kernels.matmul(gate, i, gate_input, s.tile[0]);
-                m_kernels.matmul(up, i, up_input, s.tile[1]);
-                const PackedLinear* matrices[] = {&gate, &up};
-                for (int m = 0; m < 2; ++m)
-                    if (!matrices[m]->bias.empty())
-                        for (std::int64_t e = 0; e < rows * kStripe; ++e)
-                            s.tile[m][e] += matrices[m]->bias[at(i * kStripe + e % kStripe)];
-                m_kernels.siluTimes(s.tile[0], s.tile[1], rows * kStripe, s.tile[0]);
-                const std::int64_t width = std::min<std::int64_t>(kStripe, gate.out_features - i * kStripe);
-                for (std::int64_t row = 0; row < rows; ++row)
-                    std::copy_n(s.tile[0] + row * kStripe, width, m_product + row * gate.out_features + i * kStripe);
+        m_pool.stage(gate.stripes, stripeChunk(gate.stripes), [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; i += kPair) {
+                const std::int64_t n = std::min(kPair, end - i);
+                multiply(gate, i, n, gate_input, s.tile[0]);
+                multiply(up, i, n, up_input, s.tile[1]);
+                m_kernels.siluTimes(s.tile[0], s.tile[1], n * rows * kStripe, s.tile[0]);
+                for (std::int64_t j = 0; j < n; ++j)
+                    eachRow(gate, i + j, rows, s.tile[0] + j * rows * kStripe,
+                        [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
+                            float* to = m_product + row * gate.out_features + column;
+                            for (int e = 0; e < width; ++e)
+                                to[e] = from[e];
+                        });
             }
         });
 
@@ -547,25 +566,23 @@ void CpuExecutor::run(int thread, const std::stop_token& stop, float* logits)
     const PackedLinear& head = m_head.matrices[0];
     Input in[kMaxForms];
     prepare(m_head, asked, s, in, [&](std::int64_t i) { return normed(residual(m_asked[at(i)]), m_final_norm, s); });
-    m_pool.stage(head.stripes, chunk(head.stripes), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-            m_kernels.matmul(head, i, in[0], s.tile[0]);
-            const std::int64_t width = std::min<std::int64_t>(kStripe, head.out_features - i * kStripe);
-            bool finite = true;
-            for (std::int64_t row = 0; row < asked; ++row) {
-                float* to = logits + row * head.out_features + i * kStripe;
-                const float* from = s.tile[0] + row * kStripe;
-                for (std::int64_t n = 0; n < width; ++n) {
-                    float value = from[n];
-                    if (!head.bias.empty())
-                        value += head.bias[at(i * kStripe + n)];
-                    to[n] = value;
-                    finite &= std::fabs(value) <= std::numeric_limits<float>::max();
-                }
-            }
-            if (!finite)
-                m_not_finite.store(true, std::memory_order_relaxed);
+    m_pool.stage(head.stripes, stripeChunk(head.stripes), [&](std::int64_t begin, std::int64_t end) {
+        std::uint32_t largest = 0; // magnitude, as bits
+        for (std::int64_t i = begin; i < end; i += kPair) {
+            const std::int64_t n = std::min(kPair, end - i);
+            multiply(head, i, n, in[0], s.tile[0]);
+            for (std::int64_t j = 0; j < n; ++j)
+                eachRow(head, i + j, asked, s.tile[0] + j * asked * kStripe,
+                    [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
+                        float* to = logits + row * head.out_features + column;
+                        for (int e = 0; e < width; ++e) {
+                            to[e] = from[e];
+                            largest = std::max(largest, std::bit_cast<std::uint32_t>(from[e]) & 0x7fffffffu);
+                        }
+                    });
         }
+        if (largest >= 0x7f800000u)
+            m_not_finite.store(true, std::memory_order_relaxed);
     });
 }
 
@@ -622,6 +639,19 @@ void CpuExecutor::fill(
         to[k * tile.rows] = x[k];
 }
 
+// Outputs of some stripes, bias included: tile [count][rows][16].
+void CpuExecutor::multiply(
+    const PackedLinear& m, std::int64_t first, std::int64_t count, const Input& in, float* tile) const
+{
+    m_kernels.matmul(m, first, count, in, tile);
+    if (m.bias.empty())
+        return;
+    for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t row = 0; row < in.rows; ++row, tile += kStripe)
+            for (std::int64_t n = 0; n < kStripe; ++n)
+                tile[n] += m.bias[at((first + i) * kStripe + n)];
+}
+
 // The rows of a stage's input, by produce(row), in every form that its matrices want.
 template <class Produce>
 void CpuExecutor::prepare(
@@ -662,9 +692,7 @@ void CpuExecutor::projectHeads(std::int64_t index, Scratch& scratch)
     m_pool.stage(static_cast<std::int64_t>(m_head_items.size()), 1, [&](std::int64_t begin, std::int64_t) {
         const HeadItem& item = m_head_items[at(begin)];
         const PackedLinear& matrix = layer.qkv.matrices[at(item.matrix)];
-        for (std::int64_t i = 0; i < item.stripes; ++i)
-            m_kernels.matmul(matrix, item.first_stripe + i, inputs[layer.qkv.form_of[at(item.matrix)]],
-                scratch.tile[0] + i * rows * kStripe);
+        multiply(matrix, item.first_stripe, item.stripes, inputs[layer.qkv.form_of[at(item.matrix)]], scratch.tile[0]);
         placeHeads(item, index, scratch);
     });
 }
@@ -680,7 +708,7 @@ void turn(float* head, const float* cosines, const float* sines, std::int64_t pa
     }
 }
 
-// From the tile of an item: bias, rotary embedding; queries to m_query, keys and values into the cache.
+// From the tile of an item: rotary embedding; queries to m_query, keys and values into the cache.
 void CpuExecutor::placeHeads(const HeadItem& item, std::int64_t layer, Scratch& scratch)
 {
     const ModelConfig& c = m_config;
@@ -699,9 +727,6 @@ void CpuExecutor::placeHeads(const HeadItem& item, std::int64_t layer, Scratch& 
                 const std::int64_t from = column - first + d;
                 head[d] = scratch.tile[0][(from / kStripe * rows + row) * kStripe + from % kStripe];
             }
-            if (!matrix.bias.empty())
-                for (int d = 0; d < c.head_dim; ++d)
-                    head[d] += matrix.bias[at(column + d)];
             if (item.matrix < 2)
                 turn(head, m_cosines + row * pairs, m_sines + row * pairs, pairs, c.rope.style);
             if (item.matrix == 0) {
@@ -825,19 +850,17 @@ const float* CpuExecutor::attended(std::int64_t row, Scratch& scratch)
 void CpuExecutor::addProduct(const Stage& stage, const Input& in, std::int64_t rows, Scratch& scratch)
 {
     const PackedLinear& matrix = stage.matrices[0];
-    m_pool.stage(matrix.stripes, chunk(matrix.stripes), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-            m_kernels.matmul(matrix, i, in, scratch.tile[0]);
-            const std::int64_t width = std::min<std::int64_t>(kStripe, matrix.out_features - i * kStripe);
-            for (std::int64_t row = 0; row < rows; ++row) {
-                float* to = residual(row) + i * kStripe;
-                const float* from = scratch.tile[0] + row * kStripe;
-                for (std::int64_t n = 0; n < width; ++n)
-                    to[n] += from[n];
-                if (!matrix.bias.empty())
-                    for (std::int64_t n = 0; n < width; ++n)
-                        to[n] += matrix.bias[at(i * kStripe + n)];
-            }
+    m_pool.stage(matrix.stripes, stripeChunk(matrix.stripes), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; i += kPair) {
+            const std::int64_t n = std::min(kPair, end - i);
+            multiply(matrix, i, n, in, scratch.tile[0]);
+            for (std::int64_t j = 0; j < n; ++j)
+                eachRow(matrix, i + j, rows, scratch.tile[0] + j * rows * kStripe,
+                    [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
+                        float* to = residual(row) + column;
+                        for (int e = 0; e < width; ++e)
+                            to[e] += from[e];
+                    });
         }
     });
 }

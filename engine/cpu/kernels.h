@@ -33,8 +33,8 @@ struct Kernels {
     SimdLevel level;
     int row_tile; // largest RowTile
 
-    // `stripe` of `weights` times all rows of `input`: out [rows][16].
-    void (*matmul)(const PackedLinear& weights, std::int64_t stripe, const Input& input, float* out);
+    // Stripes first ... first + count - 1 of `weights` times all rows of `input`: out [count][rows][16].
+    void (*matmul)(const PackedLinear& weights, std::int64_t first, std::int64_t count, const Input& input, float* out);
 
     // Row `row` of `input` from x, `features` values; gather as in PackedLinear (may be null), scratch [blocks * 32].
     void (*quantise)(const float* x, const std::int32_t* gather, std::int64_t row, const Input& input, float* scratch);

@@ -1,7 +1,8 @@
 // The bodies of kernels.h, written on a few types that the including file defines in its anonymous namespace:
 //     F        16 floats          I         16 int32          C         64 bytes, codes
-//     Dot<b>   int32 sums of products of b-bit codes with signed bytes, for 16 outputs
-// and the constants kRowTile, kScoreTiles, kValueChunks, which keep a kernel's accumulators in registers.
+//     X        four signed bytes for every output            Dot<b>   int32 sums of products of b-bit codes and X
+// and the constants kRowTile, kStripes (1 or 2), kScoreTiles and kValueChunks, which keep a kernel's accumulators in
+// registers.
 
 #define PUNA_INLINE inline __attribute__((always_inline))
 
@@ -43,55 +44,74 @@ struct Place {
     const std::byte* codes;
     const std::uint16_t* scales;
     const std::uint16_t* offsets;
+    std::int64_t stride; // bytes from a stripe to the next
     const std::int8_t* x;
     const float* x_scales;
     const std::int32_t* x_sums;
     const float* x_scaled_sums;
 };
 
-// Adds a run to the totals of T rows. One: groups of one block.
-template <int Bits, Offset kOffset, bool One, int T>
-__attribute__((noinline)) void addRun(const Place& at, int groups, int blocks_per_group, F (&totals)[T])
+PUNA_INLINE const std::uint16_t* nextStripe(const std::uint16_t* p, std::int64_t bytes)
+{
+    return reinterpret_cast<const std::uint16_t*>(reinterpret_cast<const std::byte*>(p) + bytes);
+}
+
+// Adds a run to the totals of S stripes and T rows. One: groups of one block. A value of x, once in a register, meets
+// all stripes: the processor measured broadcasts half as many as it multiplies.
+template <int Bits, Offset kOffset, bool One, int S, int T>
+__attribute__((noinline)) void addRun(const Place& at, int groups, int blocks_per_group, F (&totals)[S][T])
 {
     const std::byte* codes = at.codes;
     const std::int8_t* x = at.x;
     const float* x_scales = at.x_scales;
     const std::int32_t* x_sums = at.x_sums;
     const float* x_scaled_sums = at.x_scaled_sums;
-    F total[T];
-    for (int t = 0; t < T; ++t)
-        total[t] = totals[t];
+    const std::int64_t stride = at.stride;
+    F total[S][T];
+    for (int s = 0; s < S; ++s)
+        for (int t = 0; t < T; ++t)
+            total[s][t] = totals[s][t];
     for (int g = 0; g < groups; ++g) {
-        F group[T];
+        F group[S][T];
         float offset_sum[T];
         for (int t = 0; t < T; ++t) {
-            group[t] = zeroF();
+            for (int s = 0; s < S; ++s)
+                group[s][t] = zeroF();
             offset_sum[t] = 0.0f;
         }
         const int n = One ? 1 : blocks_per_group;
         for (int b = 0; b < n; ++b) {
-            Dot<Bits> high[T], low[T];
-            for (int t = 0; t < T; ++t) {
-                high[t].clear();
-                low[t].clear();
+            Dot<Bits> high[S][T], low[S][T];
+            for (int s = 0; s < S; ++s) {
+                for (int t = 0; t < T; ++t) {
+                    high[s][t].clear();
+                    low[s][t].clear();
+                }
+                for (int line = 0; line < Bits; ++line)
+                    prefetch(codes + s * stride + kPrefetch + line * 64);
             }
-            for (int line = 0; line < Bits; ++line)
-                prefetch(codes + kPrefetch + line * 64);
             unroll<8>([&](auto v) __attribute__((always_inline)) {
-                const C c = codeVector<Bits, v>(codes);
+                C c[S];
+                unroll<S>([&](auto s)
+                        __attribute__((always_inline)) { c[s] = codeVector<Bits, v>(codes + s * stride); });
                 unroll<T>([&](auto t) __attribute__((always_inline)) {
-                    high[t].template add<v>(c, x + t * kBlock + 4 * v);
-                    low[t].template add<v>(c, x + (T + t) * kBlock + 4 * v);
+                    const X high_x = loadX(x + t * kBlock + 4 * v), low_x = loadX(x + (T + t) * kBlock + 4 * v);
+                    unroll<S>([&](auto s) __attribute__((always_inline)) {
+                        high[s][t].template add<v>(c[s], high_x);
+                        low[s][t].template add<v>(c[s], low_x);
+                    });
                 });
             });
             unroll<T>([&](auto t) __attribute__((always_inline)) {
-                I sum = addI(shiftLeftI<8>(high[t].sum()), low[t].sum());
-                if constexpr (kOffset == Offset::middle)
-                    sum = addI(sum, shiftRightI<8 - Bits>(setI(x_sums[t])));
-                if constexpr (One)
-                    group[t] = mul(toFloat(sum), set(x_scales[t]));
-                else
-                    group[t] = fma(toFloat(sum), set(x_scales[t]), group[t]);
+                unroll<S>([&](auto s) __attribute__((always_inline)) {
+                    I sum = addI(shiftLeftI<8>(high[s][t].sum()), low[s][t].sum());
+                    if constexpr (kOffset == Offset::middle)
+                        sum = addI(sum, shiftRightI<8 - Bits>(setI(x_sums[t])));
+                    if constexpr (One)
+                        group[s][t] = mul(toFloat(sum), set(x_scales[t]));
+                    else
+                        group[s][t] = fma(toFloat(sum), set(x_scales[t]), group[s][t]);
+                });
                 if constexpr (kOffset != Offset::middle)
                     offset_sum[t] += x_scaled_sums[t];
             });
@@ -101,76 +121,80 @@ __attribute__((noinline)) void addRun(const Place& at, int groups, int blocks_pe
             x_sums += T;
             x_scaled_sums += T;
         }
-        const F scale = loadHalf(at.scales + g * kStripe);
-        for (int t = 0; t < T; ++t)
-            total[t] = fma(group[t], scale, total[t]);
-        if constexpr (kOffset == Offset::minimum) {
-            const F minimum = loadHalf(at.offsets + g * kStripe);
+        for (int s = 0; s < S; ++s) {
+            const F scale = loadHalf(nextStripe(at.scales + g * kStripe, s * stride));
             for (int t = 0; t < T; ++t)
-                total[t] = fma(minimum, set(offset_sum[t]), total[t]);
-        }
-        if constexpr (kOffset == Offset::zero) {
-            const F minimum = mul(scale, loadNegatedInt16(at.offsets + g * kStripe));
-            for (int t = 0; t < T; ++t)
-                total[t] = fma(minimum, set(offset_sum[t]), total[t]);
+                total[s][t] = fma(group[s][t], scale, total[s][t]);
+            if constexpr (kOffset != Offset::middle) {
+                const std::uint16_t* offsets = nextStripe(at.offsets + g * kStripe, s * stride);
+                const F minimum =
+                    kOffset == Offset::minimum ? loadHalf(offsets) : mul(scale, loadNegatedInt16(offsets));
+                for (int t = 0; t < T; ++t)
+                    total[s][t] = fma(minimum, set(offset_sum[t]), total[s][t]);
+            }
         }
     }
-    for (int t = 0; t < T; ++t)
-        totals[t] = total[t];
+    for (int s = 0; s < S; ++s)
+        for (int t = 0; t < T; ++t)
+            totals[s][t] = total[s][t];
 }
 
-template <int Bits, int T>
-PUNA_INLINE void addRunOf(Offset offset, const Place& at, int groups, int blocks_per_group, F (&totals)[T])
+template <int Bits, int S, int T>
+PUNA_INLINE void addRunOf(Offset offset, const Place& at, int groups, int blocks_per_group, F (&totals)[S][T])
 {
     if constexpr (Bits == 4)
         if (offset == Offset::minimum)
-            return addRun<Bits, Offset::minimum, true, T>(at, groups, 1, totals);
+            return addRun<Bits, Offset::minimum, true, S, T>(at, groups, 1, totals);
     if constexpr (Bits != 5 && Bits != 6)
         if (offset == Offset::zero)
-            return addRun<Bits, Offset::zero, false, T>(at, groups, blocks_per_group, totals);
+            return addRun<Bits, Offset::zero, false, S, T>(at, groups, blocks_per_group, totals);
     if (blocks_per_group == 1)
-        return addRun<Bits, Offset::middle, true, T>(at, groups, 1, totals);
-    addRun<Bits, Offset::middle, false, T>(at, groups, blocks_per_group, totals);
+        return addRun<Bits, Offset::middle, true, S, T>(at, groups, 1, totals);
+    addRun<Bits, Offset::middle, false, S, T>(at, groups, blocks_per_group, totals);
 }
 
-template <int T>
+// out [S][rows of the input][16]
+template <int S, int T>
 void codesTile(const PackedLinear& weights, const std::byte* stripe, const Input& input, std::int64_t first, float* out)
 {
-    F totals[T];
-    for (int t = 0; t < T; ++t)
-        totals[t] = zeroF();
+    F totals[S][T];
+    for (int s = 0; s < S; ++s)
+        for (int t = 0; t < T; ++t)
+            totals[s][t] = zeroF();
     for (const Run& run : weights.runs) {
         const std::int64_t block = first * input.blocks + std::int64_t {run.first_block} * T;
         const Place at {.codes = stripe + run.codes,
             .scales = reinterpret_cast<const std::uint16_t*>(stripe + weights.scales) + run.first_group * kStripe,
             .offsets = reinterpret_cast<const std::uint16_t*>(stripe + weights.offsets) + run.first_group * kStripe,
+            .stride = weights.stripe_bytes,
             .x = input.codes + 2 * block * kBlock,
             .x_scales = input.scales + block,
             .x_sums = input.sums + block,
             .x_scaled_sums = input.scaled_sums + block};
         switch (run.bits) {
         case 2:
-            addRunOf<2, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
+            addRunOf<2, S, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
             break;
         case 3:
-            addRunOf<3, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
+            addRunOf<3, S, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
             break;
         case 4:
-            addRunOf<4, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
+            addRunOf<4, S, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
             break;
         case 5:
-            addRunOf<5, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
+            addRunOf<5, S, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
             break;
         case 6:
-            addRunOf<6, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
+            addRunOf<6, S, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
             break;
         default:
-            addRunOf<8, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
+            addRunOf<8, S, T>(weights.offset, at, run.groups, run.blocks_per_group, totals);
             break;
         }
     }
-    for (int t = 0; t < T; ++t)
-        store(out + (first + t) * kStripe, totals[t]);
+    for (int s = 0; s < S; ++s)
+        for (int t = 0; t < T; ++t)
+            store(out + (s * input.rows + first + t) * kStripe, totals[s][t]);
 }
 
 // --- dense -----------------------------------------------------------------------------------------------------
@@ -185,64 +209,85 @@ template <WeightKind kKind> PUNA_INLINE F loadWeights(const std::byte* stripe, s
         return load(reinterpret_cast<const float*>(stripe) + k * kStripe);
 }
 
-// Even and odd inputs are summed apart, so that one row alone keeps two chains of additions busy.
-template <WeightKind kKind, int T>
-void denseTile(std::int64_t features, const std::byte* stripe, const Input& input, std::int64_t first, float* out)
+// Even and odd inputs are summed apart, so that one row alone keeps two chains of additions per stripe busy.
+template <WeightKind kKind, int S, int T>
+void denseTile(const PackedLinear& weights, const std::byte* stripe, const Input& input, std::int64_t first, float* out)
 {
+    const std::int64_t features = weights.in_features;
     const float* x = input.values + first * features;
-    F even[T], odd[T];
-    for (int t = 0; t < T; ++t)
-        even[t] = odd[t] = zeroF();
+    F sum[2][S][T];
+    for (int i = 0; i < 2; ++i)
+        for (int s = 0; s < S; ++s)
+            for (int t = 0; t < T; ++t)
+                sum[i][s][t] = zeroF();
+    const auto addOne = [&](auto odd, std::int64_t k) __attribute__((always_inline))
+    {
+        F w[S];
+        for (int s = 0; s < S; ++s)
+            w[s] = loadWeights<kKind>(stripe + s * weights.stripe_bytes, k);
+        for (int t = 0; t < T; ++t) {
+            const F value = set(x[t]);
+            for (int s = 0; s < S; ++s)
+                sum[odd][s][t] = fma(w[s], value, sum[odd][s][t]);
+        }
+        x += T;
+    };
     std::int64_t k = 0;
     for (; k + 1 < features; k += 2) {
-        const F w0 = loadWeights<kKind>(stripe, k), w1 = loadWeights<kKind>(stripe, k + 1);
-        for (int t = 0; t < T; ++t)
-            even[t] = fma(w0, set(x[t]), even[t]);
-        for (int t = 0; t < T; ++t)
-            odd[t] = fma(w1, set(x[T + t]), odd[t]);
-        x += 2 * T;
+        addOne(std::integral_constant<int, 0> {}, k);
+        addOne(std::integral_constant<int, 1> {}, k + 1);
     }
-    if (k < features) {
-        const F w = loadWeights<kKind>(stripe, k);
+    if (k < features)
+        addOne(std::integral_constant<int, 0> {}, k);
+    for (int s = 0; s < S; ++s)
         for (int t = 0; t < T; ++t)
-            even[t] = fma(w, set(x[t]), even[t]);
-    }
-    for (int t = 0; t < T; ++t)
-        store(out + (first + t) * kStripe, add(even[t], odd[t]));
+            store(out + (s * input.rows + first + t) * kStripe, add(sum[0][s][t], sum[1][s][t]));
 }
 
-template <int T>
+template <int S, int T>
 PUNA_INLINE void matmulTile(
     const PackedLinear& weights, const std::byte* stripe, const Input& input, std::int64_t first, float* out)
 {
     switch (weights.kind) {
     case WeightKind::codes:
-        return codesTile<T>(weights, stripe, input, first, out);
+        return codesTile<S, T>(weights, stripe, input, first, out);
     case WeightKind::f16:
-        return denseTile<WeightKind::f16, T>(weights.in_features, stripe, input, first, out);
+        return denseTile<WeightKind::f16, S, T>(weights, stripe, input, first, out);
     case WeightKind::bf16:
-        return denseTile<WeightKind::bf16, T>(weights.in_features, stripe, input, first, out);
+        return denseTile<WeightKind::bf16, S, T>(weights, stripe, input, first, out);
     case WeightKind::f32:
-        return denseTile<WeightKind::f32, T>(weights.in_features, stripe, input, first, out);
+        return denseTile<WeightKind::f32, S, T>(weights, stripe, input, first, out);
     }
 }
 
-void matmul(const PackedLinear& weights, std::int64_t index, const Input& input, float* out)
+template <int S>
+PUNA_INLINE void matmulStripes(const PackedLinear& weights, const std::byte* stripe, const Input& input, float* out)
 {
-    const std::byte* stripe = weights.stripe(index);
     for (std::int64_t first = 0; first < input.rows;) {
         const RowTile tile = rowTile(first, input.rows, kRowTile);
-        if constexpr (kRowTile >= 8)
-            if (tile.rows == 8)
-                matmulTile<8>(weights, stripe, input, first, out);
         if constexpr (kRowTile >= 4)
             if (tile.rows == 4)
-                matmulTile<4>(weights, stripe, input, first, out);
+                matmulTile<S, 4>(weights, stripe, input, first, out);
         if (tile.rows == 2)
-            matmulTile<2>(weights, stripe, input, first, out);
+            matmulTile<S, 2>(weights, stripe, input, first, out);
         else if (tile.rows == 1)
-            matmulTile<1>(weights, stripe, input, first, out);
+            matmulTile<S, 1>(weights, stripe, input, first, out);
         first += tile.rows;
+    }
+}
+
+void matmul(const PackedLinear& weights, std::int64_t first, std::int64_t count, const Input& input, float* out)
+{
+    for (std::int64_t i = 0; i < count;) {
+        const std::byte* stripe = weights.stripe(first + i);
+        float* to = out + i * input.rows * kStripe;
+        if (kStripes == 1 || i + 1 == count) {
+            matmulStripes<1>(weights, stripe, input, to);
+            i += 1;
+        } else {
+            matmulStripes<kStripes>(weights, stripe, input, to);
+            i += kStripes;
+        }
     }
 }
 

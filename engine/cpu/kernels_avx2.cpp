@@ -22,6 +22,7 @@ namespace {
 
 constexpr SimdLevel kLevel = SimdLevel::avx2;
 constexpr int kRowTile = 4;
+constexpr int kStripes = 1;
 constexpr int kScoreTiles = 1;
 constexpr int kValueChunks = 1;
 constexpr int kPrefetch = 1536; // bytes ahead in a stripe
@@ -33,6 +34,9 @@ struct F {
 };
 struct I {
     __m256i a, b;
+};
+struct X {
+    __m256i v;
 };
 struct C {
     __m256i a, b;
@@ -198,6 +202,12 @@ PUNA_OP void storeBytes(std::int8_t* p, I x, I y)
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permutevar8x32_epi32(bytes, order));
 }
 
+PUNA_OP X loadX(const std::int8_t* p)
+{
+    std::int32_t four;
+    std::memcpy(&four, p, sizeof four);
+    return {_mm256_set1_epi32(four)};
+}
 PUNA_OP C loadCodes(const std::byte* p)
 {
     const __m256i* q = reinterpret_cast<const __m256i*>(p);
@@ -243,12 +253,9 @@ template <int Bits> struct Dot {
     static constexpr int kPairs = Bits == 6 ? 2 : Bits == 5 ? 4 : 8;
     __m256i a, b, total_a, total_b;
     PUNA_OP void clear() { total_a = total_b = a = b = _mm256_setzero_si256(); }
-    template <int v> PUNA_OP void add(C codes, const std::int8_t* x)
+    template <int v> PUNA_OP void add(C codes, X x)
     {
-        std::int32_t four;
-        std::memcpy(&four, x, sizeof four);
-        const __m256i y = _mm256_set1_epi32(four);
-        const __m256i pa = _mm256_maddubs_epi16(codes.a, y), pb = _mm256_maddubs_epi16(codes.b, y);
+        const __m256i pa = _mm256_maddubs_epi16(codes.a, x.v), pb = _mm256_maddubs_epi16(codes.b, x.v);
         a = v % kPairs == 0 ? pa : _mm256_add_epi16(a, pa);
         b = v % kPairs == 0 ? pb : _mm256_add_epi16(b, pb);
         if constexpr (v % kPairs == kPairs - 1) {
@@ -263,16 +270,13 @@ template <int Bits> struct Dot {
 template <> struct Dot<8> {
     __m256i low_a, low_b, high_a, high_b;
     PUNA_OP void clear() { low_a = low_b = high_a = high_b = _mm256_setzero_si256(); }
-    template <int v> PUNA_OP void add(C codes, const std::int8_t* x)
+    template <int v> PUNA_OP void add(C codes, X x)
     {
-        std::int32_t four;
-        std::memcpy(&four, x, sizeof four);
-        const __m256i y = _mm256_set1_epi32(four);
         const C low = maskCodes<0x0f>(codes), high = maskCodes<0x0f>(shiftCodes<4>(codes));
-        low_a = _mm256_add_epi16(low_a, _mm256_maddubs_epi16(low.a, y));
-        low_b = _mm256_add_epi16(low_b, _mm256_maddubs_epi16(low.b, y));
-        high_a = _mm256_add_epi16(high_a, _mm256_maddubs_epi16(high.a, y));
-        high_b = _mm256_add_epi16(high_b, _mm256_maddubs_epi16(high.b, y));
+        low_a = _mm256_add_epi16(low_a, _mm256_maddubs_epi16(low.a, x.v));
+        low_b = _mm256_add_epi16(low_b, _mm256_maddubs_epi16(low.b, x.v));
+        high_a = _mm256_add_epi16(high_a, _mm256_maddubs_epi16(high.a, x.v));
+        high_b = _mm256_add_epi16(high_b, _mm256_maddubs_epi16(high.b, x.v));
     }
     PUNA_OP I sum() const
     {

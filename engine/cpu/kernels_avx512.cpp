@@ -24,7 +24,8 @@ namespace puna {
 namespace {
 
 constexpr SimdLevel kLevel = SimdLevel::avx512_vnni;
-constexpr int kRowTile = 8;
+constexpr int kRowTile = 4;
+constexpr int kStripes = 2;
 constexpr int kScoreTiles = 4;
 constexpr int kValueChunks = 4;
 constexpr int kPrefetch = 1536; // bytes ahead in a stripe
@@ -35,6 +36,9 @@ struct F {
     __m512 v;
 };
 struct I {
+    __m512i v;
+};
+struct X {
     __m512i v;
 };
 struct C {
@@ -174,6 +178,12 @@ PUNA_OP void storeBytes(std::int8_t* p, I a, I b)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 16), _mm512_cvtsepi32_epi8(b.v));
 }
 
+PUNA_OP X loadX(const std::int8_t* p)
+{
+    std::int32_t four;
+    std::memcpy(&four, p, sizeof four);
+    return {_mm512_set1_epi32(four)};
+}
 PUNA_OP C loadCodes(const std::byte* p)
 {
     return {_mm512_loadu_si512(p)};
@@ -217,12 +227,7 @@ PUNA_OP void prefetch(const std::byte* p)
 template <int Bits> struct Dot {
     __m512i total;
     PUNA_OP void clear() { total = _mm512_setzero_si512(); }
-    template <int v> PUNA_OP void add(C codes, const std::int8_t* x)
-    {
-        std::int32_t four;
-        std::memcpy(&four, x, sizeof four);
-        total = _mm512_dpbusd_epi32(total, codes.v, _mm512_set1_epi32(four));
-    }
+    template <int v> PUNA_OP void add(C codes, X x) { total = _mm512_dpbusd_epi32(total, codes.v, x.v); }
     PUNA_OP I sum() const { return {total}; }
 };
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr SimdLevel kLevel = SimdLevel::portable;
 constexpr int kRowTile = 2;
+constexpr int kStripes = 1;
 constexpr int kScoreTiles = 1;
 constexpr int kValueChunks = 1;
 constexpr int kPrefetch = 0;
@@ -33,6 +34,9 @@ struct F {
 };
 struct I {
     Ints v;
+};
+struct X {
+    const std::int8_t* v;
 };
 struct C {
     Words v; // word n holds the codes of output n, first input lowest
@@ -206,6 +210,10 @@ PUNA_OP void storeBytes(std::int8_t* p, I a, I b)
     }
 }
 
+PUNA_OP X loadX(const std::int8_t* p)
+{
+    return {p};
+}
 PUNA_OP C loadCodes(const std::byte* p)
 {
     C r;
@@ -244,11 +252,11 @@ PUNA_OP void prefetch(const std::byte*) { }
 template <int Bits> struct Dot {
     Ints total;
     PUNA_OP void clear() { total = Ints {}; }
-    template <int v> PUNA_OP void add(C codes, const std::int8_t* x)
+    template <int v> PUNA_OP void add(C codes, X x)
     {
         const Ints c0 = std::bit_cast<Ints>(codes.v & 0xffu), c1 = std::bit_cast<Ints>(codes.v >> 8 & 0xffu);
         const Ints c2 = std::bit_cast<Ints>(codes.v >> 16 & 0xffu), c3 = std::bit_cast<Ints>(codes.v >> 24);
-        total += (c0 * x[0] + c1 * x[1]) + (c2 * x[2] + c3 * x[3]);
+        total += (c0 * x.v[0] + c1 * x.v[1]) + (c2 * x.v[2] + c3 * x.v[3]);
     }
     PUNA_OP I sum() const { return {total}; }
 };

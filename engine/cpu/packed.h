@@ -17,8 +17,8 @@
 //
 // Activations: each 32 values are rounded to 16 bits, whole multiples -32,512 ... 32,512 of a scale of their own, and
 // these written as 256 high + low, signed bytes both. (8 bits are not enough: logits of the quantised reference
-// models were off by 0.7 to 1.7; with 16 by less than 0.04.) Rows lie in tiles of 8, 4, 2 and 1, a multiple of the
-// kernels' row_tile first, then what is left, halving. A tile holds per block the high bytes [rows of the tile][32]
+// models were off by 0.7 to 1.7; with 16 by less than 0.04.) Rows lie in tiles of 4, 2 and 1: as many of the kernels'
+// row_tile as there are, then what is left, halving. A tile holds per block the high bytes [rows of the tile][32]
 // and then the low ones, so that a kernel needs one pointer.
 #pragma once
 

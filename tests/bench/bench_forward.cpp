@@ -1,6 +1,6 @@
 // The CPU executor's forward pass as llama-bench measures it: a prompt of 512 tokens in an empty context, and 128
 // tokens one by one from an empty context. One JSON line per case.
-//     bench_forward MODEL [threads] [runs]
+//     bench_forward MODEL [threads] [runs] [prefill|decode]
 #include "engine/cpu/cpu_executor.h"
 #include "engine/model/model_files.h"
 
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 using namespace puna;
@@ -33,7 +34,7 @@ template <class T> T orExit(Result<T> result)
 int main(int argc, char** argv)
 {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: bench_forward MODEL [threads] [runs]\n");
+        std::fprintf(stderr, "usage: bench_forward MODEL [threads] [runs] [prefill|decode]\n");
         return 2;
     }
     const int runs = argc > 3 ? std::max(1, std::atoi(argv[3])) : 5;
@@ -67,6 +68,8 @@ int main(int argc, char** argv)
         }
     };
     const auto report = [&](const char* op, std::size_t count, auto&& body) {
+        if (argc > 4 && std::strcmp(argv[4], op) != 0)
+            return;
         std::vector<double> speeds;
         body();
         for (int i = 0; i < runs; ++i) {
