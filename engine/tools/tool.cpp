@@ -1,15 +1,16 @@
 #include "engine/tools/tool.h"
 
 #include "engine/base/foreign_text.h"
-#include "engine/base/mapped_file.h"
 
-#include <atomic>
-#include <cmath>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <mutex>
 #include <pthread.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -134,11 +135,22 @@ bool load(Engine& engine, const Common& options)
 
 Result<std::string> readFile(const std::filesystem::path& path)
 {
-    constexpr std::size_t kMax = 1u << 30;
-    const auto file = TRY(MappedFile::open(path));
-    if (file->bytes().size() > kMax)
-        return Error {ErrorCode::unsupported, printable(path.string(), 300) + ": it has more than 1 GiB."};
-    return std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size());
+    constexpr std::size_t kMax = std::size_t {1} << 28;
+    const std::string where = printable(path.string(), 300);
+    std::error_code failed;
+    if (std::filesystem::is_directory(path, failed))
+        return Error {ErrorCode::io, where + ": it is a folder, expected a file."};
+    std::ifstream file(path, std::ios::binary);
+    if (!file)
+        return Error {ErrorCode::io, where + ": it cannot be read (" + std::strerror(errno) + ")."};
+    std::string text;
+    std::vector<char> piece(1 << 16);
+    while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
+        text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+        if (text.size() > kMax)
+            return Error {ErrorCode::unsupported, where + ": it has more than 256 MiB."};
+    }
+    return text;
 }
 
 } // namespace puna::tool

@@ -103,6 +103,6 @@ public:
 // Loads with progress on stderr. On failure the sentence is out already.
 bool load(Engine& engine, const Common& options);
 
-Result<std::string> readFile(const std::filesystem::path& path); // a regular file of at most 1 GiB
+Result<std::string> readFile(const std::filesystem::path& path); // a file or pipe of at most 256 MiB
 
 } // namespace puna::tool
