@@ -4,6 +4,7 @@
 #include "app/settings/app_settings.h"
 #include "app/system/app_paths.h"
 #include "app/system/log.h"
+#include "app/system/quit_on_signal.h"
 #include "app/system/single_instance.h"
 #include "ui/network_refusal.h"
 #include "ui/theme.h"
@@ -163,6 +164,7 @@ int main(int argc, char** argv)
         return 1;
     }
     puna::app::startLog(paths->state);
+    const puna::app::QuitOnSignal quitOnSignal;
 
     puna::app::AppSettings settings(paths->settingsFile());
     puna::app::ChatController controller(paths->data);

@@ -1,6 +1,7 @@
 #include "app/chat/block_model.h"
 
 #include <QAbstractItemModelTester>
+#include <QElapsedTimer>
 #include <QSignalSpy>
 #include <QtTest>
 
@@ -21,6 +22,7 @@ private slots:
     void failedAnswerHasAnErrorRow();
     void branchSwitchKeepsTheCommonRows();
     void textOfAMessageThatIsNotShownIsIgnored();
+    void longChatIsShownAtOnce();
     void statusText_data();
     void statusText();
 
@@ -199,6 +201,24 @@ void TestBlockModel::textOfAMessageThatIsNotShownIsIgnored()
     model.showPath({{add(MessageRole::User, QStringLiteral("Q"))}});
     model.appendText(99, QStringLiteral("x"));
     QCOMPARE(model.rowCount(), 2);
+}
+
+void TestBlockModel::longChatIsShownAtOnce()
+{
+    const QString text =
+        QStringLiteral("A paragraph with **bold** and `code`, of some length.\n\n- one\n- two\n\n").repeated(5);
+    std::vector<BlockModel::Shown> path;
+    for (int i = 0; i < 5000; ++i)
+        path.push_back({add(i % 2 ? MessageRole::Assistant : MessageRole::User, text)});
+    BlockModel model;
+    QElapsedTimer timer;
+    timer.start();
+    model.showPath(path);
+    const qint64 ms = timer.elapsed();
+    qInfo(
+        "5,000 messages of %lld characters: %lld ms", static_cast<long long>(text.size()), static_cast<long long>(ms));
+    QVERIFY(ms < 1000); // the goal is 100 ms to switch chats; this bound only catches what grows faster than the chat
+    QCOMPARE(model.rowCount(), 2500 * 2 + 2500 * 16);
 }
 
 void TestBlockModel::statusText_data()
