@@ -1,5 +1,4 @@
 // The window: the list of chats, the open chat, and everything that concerns the whole of it: drops, keys, dialogs.
-pragma ComponentBehavior: Bound
 import QtQuick
 import QtQuick.Controls
 import QtQuick.Dialogs
@@ -41,13 +40,11 @@ ApplicationWindow {
     }
 
     function addFolder(): void {
-        folderDialog.active = true;
-        (folderDialog.item as FolderDialog).open();
+        folderDialog.open();
     }
 
     function addFile(): void {
-        fileDialog.active = true;
-        (fileDialog.item as FileDialog).open();
+        fileDialog.open();
     }
 
     function raiseWindow(): void {
@@ -80,6 +77,11 @@ ApplicationWindow {
         }
     }
 
+    Binding {
+        target: Desktop
+        property: "watchMemory"
+        value: root.visibility !== Window.Hidden && root.visibility !== Window.Minimized
+    }
     Item {
         id: stage
 
@@ -92,6 +94,7 @@ ApplicationWindow {
             anchors.right: parent.right
             sidebarShown: root.sidebarShown && !root.narrow
             narrow: root.width < 640
+            chooserOpen: chooser.visible
             onSidebarRequested: root.toggleSidebar()
             onChooserRequested: chooser.opened ? chooser.close() : chooser.open()
             onShortcutsRequested: shortcuts.open()
@@ -111,16 +114,15 @@ ApplicationWindow {
             onAddFileRequested: root.addFile()
             onLinkActivated: link => linkSheet.ask(link)
             onCodeSaveRequested: (text, language) => {
-                saveDialog.active = true;
                 saveDialog.code = text;
-                (saveDialog.item as FileDialog).open();
+                saveDialog.open();
             }
 
             Toast {
                 id: toast
 
                 anchors.horizontalCenter: parent.horizontalCenter
-                y: parent.height - height - 112
+                y: parent.height - height - page.footHeight - 12
                 z: 2
                 onAccepted: ChatController.undoDelete()
             }
@@ -199,45 +201,36 @@ ApplicationWindow {
 
         parent: stage
     }
-    Loader {
+    FolderDialog {
         id: folderDialog
 
-        active: false
-        sourceComponent: FolderDialog {
-            title: qsTr("Add a model folder")
-            onAccepted: {
-                page.clearRefusals();
-                ChatController.importPaths([selectedFolder]);
-            }
+        title: qsTr("Add a model folder")
+        onAccepted: {
+            page.clearRefusals();
+            ChatController.importPaths([selectedFolder]);
         }
     }
-    Loader {
+    FileDialog {
         id: fileDialog
 
-        active: false
-        sourceComponent: FileDialog {
-            title: qsTr("Add a model file")
-            fileMode: FileDialog.OpenFiles
-            nameFilters: [qsTr("Models (*.gguf *.safetensors config.json)"), qsTr("All files (*)")]
-            onAccepted: {
-                page.clearRefusals();
-                ChatController.importPaths(selectedFiles);
-            }
+        title: qsTr("Add a model file")
+        fileMode: FileDialog.OpenFiles
+        nameFilters: [qsTr("Models (*.gguf *.safetensors config.json)"), qsTr("All files (*)")]
+        onAccepted: {
+            page.clearRefusals();
+            ChatController.importPaths(selectedFiles);
         }
     }
-    Loader {
+    FileDialog {
         id: saveDialog
 
         property string code
 
-        active: false
-        sourceComponent: FileDialog {
-            title: qsTr("Save the code")
-            fileMode: FileDialog.SaveFile
-            onAccepted: {
-                if (!Desktop.saveText(selectedFile, saveDialog.code))
-                    page.refuse("" + selectedFile, qsTr("The file could not be written. Choose another folder."));
-            }
+        title: qsTr("Save the code")
+        fileMode: FileDialog.SaveFile
+        onAccepted: {
+            if (!Desktop.saveText(selectedFile, code))
+                page.refuse("" + selectedFile, qsTr("The file could not be written. Choose another folder."));
         }
     }
     Connections {

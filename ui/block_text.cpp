@@ -223,8 +223,8 @@ void BlockText::updateCodeRects()
                     if (from >= to)
                         continue;
                     const qreal left = line.cursorToX(from), right = line.cursorToX(to);
-                    rects.append(QRectF(origin.x() + left - 2, origin.y() + line.y() + line.ascent() * 0.06,
-                        right - left + 4, line.ascent() + line.descent()));
+                    rects.append(QRectF(origin.x() + left - 1, origin.y() + line.y() + line.ascent() * 0.06,
+                        right - left + 2, line.ascent() + line.descent()));
                 }
             }
         }

@@ -14,6 +14,7 @@
 #include <QFileInfo>
 #include <QGuiApplication>
 #include <QIcon>
+#include <QLocale>
 #include <QQmlApplicationEngine>
 #include <QQuickStyle>
 #include <QQuickWindow>
@@ -142,6 +143,9 @@ int main(int argc, char** argv)
     QGuiApplication::setApplicationVersion(QStringLiteral(PUNA_VERSION));
     QGuiApplication::setDesktopFileName(QStringLiteral("puna"));
     QGuiApplication::setWindowIcon(QIcon(QStringLiteral(":/puna/icons/puna.svg")));
+
+    if (QLocale::system().language() == QLocale::C) // has no dates and times for people
+        QLocale::setDefault(QLocale(QLocale::English, QLocale::UnitedKingdom));
 
     const auto paths = puna::app::AppPaths::prepare(options->dataFolder);
     if (!paths) {

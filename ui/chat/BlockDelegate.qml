@@ -60,7 +60,7 @@ Item {
     signal linkActivated(string link)
     signal menuRequested(real x, real y)
 
-    height: above + loader.height + below
+    height: above + slot.height + below
     Accessible.role: Accessible.ListItem
     Accessible.name: {
         switch (kind) {
@@ -87,7 +87,7 @@ Item {
         color: Theme.own
     }
     FocusRing {
-        anchors.fill: loader
+        anchors.fill: slot
         anchors.margins: -4
         visible: root.current
     }
@@ -98,38 +98,46 @@ Item {
         acceptedButtons: Qt.RightButton
         onTapped: point => root.menuRequested(point.position.x, point.position.y)
     }
-    Loader {
-        id: loader
+    Item {
+        id: slot
 
         readonly property real inset: root.plate ? 12 : 0
+        property Item shown: null
 
         x: root.columnX + inset
         y: root.above
         width: root.column - 2 * inset
-        sourceComponent: {
-            switch (root.kind) {
-            case "messageHead":
-                return head;
-            case "code":
-                return code;
-            case "heading":
-                return heading;
-            case "listItem":
-                return item;
-            case "quote":
-                return quote;
-            case "table":
-                return table;
-            case "rule":
-                return line;
-            case "thinking":
-                return thinking;
-            case "status":
-                return status;
-            case "error":
-                return failure;
-            default:
-                return paragraph;
+        height: shown ? shown.height : 0
+
+        // One of what this kind of row needs. (A Loader does not make bound components in Qt 6.4; a Repeater does.)
+        Repeater {
+            model: 1
+            onItemAdded: (index, item) => slot.shown = item
+            delegate: {
+                switch (root.kind) {
+                case "messageHead":
+                    return head;
+                case "code":
+                    return code;
+                case "heading":
+                    return heading;
+                case "listItem":
+                    return item;
+                case "quote":
+                    return quote;
+                case "table":
+                    return table;
+                case "rule":
+                    return line;
+                case "thinking":
+                    return thinking;
+                case "status":
+                    return status;
+                case "error":
+                    return failure;
+                default:
+                    return paragraph;
+                }
             }
         }
     }
@@ -137,6 +145,7 @@ Item {
         id: head
 
         MessageHead {
+            width: slot.width
             who: root.own ? qsTr("You") : root.author.length > 0 ? root.author : qsTr("Answer")
             time: root.time
             own: root.own
@@ -154,6 +163,7 @@ Item {
         id: paragraph
 
         TextBlock {
+            width: slot.width
             text: root.text
             spans: root.spans
             streaming: root.streaming
@@ -164,6 +174,7 @@ Item {
         id: heading
 
         TextBlock {
+            width: slot.width
             text: root.text
             spans: root.spans
             streaming: root.streaming
@@ -176,15 +187,15 @@ Item {
         id: item
 
         Item {
+            width: slot.width
             implicitHeight: itemText.implicitHeight
 
             PlainText {
                 id: bullet
 
-                x: Math.max(0, root.level - 1) * indent.advance + indent.advance - implicitWidth - 6
+                x: Math.max(1, root.level) * indent.advance - implicitWidth - 6
+                y: Math.round(0.8 * Theme.bodyLine - baselineOffset)
                 text: root.marker
-                height: Theme.bodyLine
-                verticalAlignment: Text.AlignVCenter
                 color: Theme.textMuted
             }
             QtObject {
@@ -208,6 +219,7 @@ Item {
         id: quote
 
         Item {
+            width: slot.width
             implicitHeight: quoteText.implicitHeight
 
             Rectangle {
@@ -233,6 +245,7 @@ Item {
         id: code
 
         CodeBlock {
+            width: slot.width
             text: root.text
             language: root.language
             streaming: root.streaming
@@ -244,6 +257,7 @@ Item {
         id: table
 
         TableBlock {
+            width: slot.width
             cells: root.cells
             columnCount: root.columns
         }
@@ -252,6 +266,7 @@ Item {
         id: line
 
         Item {
+            width: slot.width
             implicitHeight: 9
 
             Rectangle {
@@ -266,6 +281,7 @@ Item {
         id: thinking
 
         ThinkingBlock {
+            width: slot.width
             text: root.text
             spans: root.spans
             streaming: root.streaming
@@ -275,6 +291,7 @@ Item {
         id: status
 
         StatusLine {
+            width: slot.width
             text: root.statusText.length > 0 ? root.statusText : root.text
         }
     }
@@ -282,6 +299,7 @@ Item {
         id: failure
 
         Card {
+            width: slot.width
             text: root.text
 
             PushButton {

@@ -12,7 +12,9 @@ FocusScope {
     property alias model: view.model
     property alias count: view.count
     property alias contentY: view.contentY
-    readonly property bool atEnd: view.atYEnd || view.contentHeight <= view.height
+    // Where the view stands when the end is in view.
+    readonly property real endY: Math.max(view.originY, view.originY + view.contentHeight + view.bottomMargin - view.height)
+    readonly property bool atEnd: view.contentY >= endY - 2
     property bool following: true
     property bool busy: false
     property string live // what is going on: "Writing", "Reading the prompt, 40 %"
@@ -31,7 +33,7 @@ FocusScope {
 
     function toEnd(): void {
         following = true;
-        view.positionViewAtEnd();
+        follow();
     }
 
     function toStart(): void {
@@ -40,9 +42,7 @@ FocusScope {
     }
 
     function scrollBy(pixels: real): void {
-        const top = view.originY;
-        const bottom = Math.max(top, top + view.contentHeight - view.height);
-        view.contentY = Math.max(top, Math.min(bottom, view.contentY + pixels));
+        view.contentY = Math.max(view.originY, Math.min(endY, view.contentY + pixels));
         following = atEnd;
     }
 
@@ -66,8 +66,10 @@ FocusScope {
     }
 
     function follow(): void {
-        if (following)
-            view.positionViewAtEnd();
+        if (!following)
+            return;
+        view.positionViewAtEnd();
+        view.contentY = endY;
     }
 
     Timer {
@@ -96,6 +98,7 @@ FocusScope {
         boundsBehavior: Flickable.StopAtBounds
         reuseItems: true
         cacheBuffer: 1200
+        bottomMargin: (root.live.length > 0 ? liveLine.height + 4 : 0) + 12
         // The kind of the rows beside a row decides the space between them.
         section.property: "kind"
         Accessible.role: Accessible.List
@@ -103,9 +106,10 @@ FocusScope {
 
         onContentHeightChanged: followTimer.restart()
         onHeightChanged: followTimer.restart()
+        onBottomMarginChanged: followTimer.restart()
         onContentYChanged: {
             if (moving)
-                root.following = atYEnd;
+                root.following = root.atEnd;
         }
         onMovementEnded: root.following = root.atEnd
         onModelChanged: {
@@ -155,19 +159,16 @@ FocusScope {
             onMenuRequested: (x, y) => menu.openFor(block, x, y + block.y - view.contentY)
         }
 
-        footer: Item {
-            width: view.width
-            height: (root.live.length > 0 ? liveLine.height + 4 : 0) + 12
+        // Under the last block, as long as an answer is under way.
+        StatusLine {
+            id: liveLine
 
-            StatusLine {
-                id: liveLine
-
-                x: root.columnX
-                y: 4
-                visible: root.live.length > 0
-                lead: root.live
-                text: root.liveDetail
-            }
+            parent: view.contentItem
+            x: root.columnX
+            y: view.originY + view.contentHeight + 4
+            visible: root.live.length > 0
+            lead: root.live
+            text: root.liveDetail
         }
     }
     TurnRuler {

@@ -12,7 +12,7 @@ Rectangle {
     property bool editing: false
     readonly property ChatSession session: ChatController.session
     readonly property bool stored: session !== null && session.saved
-    property alias chip: chip
+    property bool chooserOpen: false
 
     signal sidebarRequested
     signal chooserRequested
@@ -68,12 +68,13 @@ Rectangle {
                 cursorShape: root.stored ? Qt.IBeamCursor : Qt.ArrowCursor
             }
         }
-        Loader {
-            anchors.verticalCenter: parent.verticalCenter
-            x: -8
-            width: Math.min(parent.width + 8, 32 * Theme.em)
-            active: root.editing
-            sourceComponent: FieldBox {
+        Repeater {
+            model: root.editing ? 1 : 0
+
+            FieldBox {
+                anchors.verticalCenter: parent.verticalCenter
+                x: -8
+                width: Math.min(titleArea.width + 8, 32 * Theme.em)
                 placeholderText: qsTr("Title")
                 font: Theme.bold
                 Component.onCompleted: {
@@ -102,6 +103,7 @@ Rectangle {
         anchors.verticalCenter: parent.verticalCenter
         library: ChatController.library
         compact: root.narrow
+        open: root.chooserOpen
         onClicked: root.chooserRequested()
     }
     IconButton {
@@ -111,6 +113,7 @@ Rectangle {
         anchors.rightMargin: root.narrow ? 4 : 8
         anchors.verticalCenter: parent.verticalCenter
         iconName: "more"
+        quiet: menu.visible
         text: qsTr("More")
         onClicked: menu.popup(more, more.width - menu.implicitWidth, more.height)
     }

@@ -11,6 +11,7 @@ FocusScope {
     readonly property ModelLibrary library: ChatController.library
     property double editedId: 0 // the message that the composer edits; 0: none
     property bool narrow: false
+    readonly property real footHeight: foot.height + (notices.height > 0 ? notices.height + 8 : 0)
 
     signal addFolderRequested
     signal addFileRequested

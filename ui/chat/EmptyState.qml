@@ -122,7 +122,7 @@ Item {
             Row {
                 id: hint
 
-                required property list<string> modelData
+                required property var modelData
 
                 bottomPadding: 4
 

@@ -11,6 +11,8 @@ GridLayout {
     required property int columnCount
 
     function isFigures(column: int): bool {
+        if (column === 0)
+            return false;
         for (let i = columnCount + column; i < cells.length; i += columnCount) {
             if (cells[i].length > 0 && !/^[-−+~<>]?[\d.,\s]*\d[\d.,]*\s*[%\w°€$]{0,4}$/.test(cells[i]))
                 return false;

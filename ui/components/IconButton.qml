@@ -8,6 +8,7 @@ T.AbstractButton {
 
     property string iconName
     property string key
+    property bool quiet: false // without its tooltip
 
     implicitWidth: Theme.control
     implicitHeight: Theme.control
@@ -16,7 +17,7 @@ T.AbstractButton {
     Accessible.name: text
 
     Tip {
-        visible: (root.hovered || root.visualFocus) && root.text.length > 0
+        visible: (root.hovered || root.visualFocus) && !root.quiet
         text: root.text
         key: root.key
     }

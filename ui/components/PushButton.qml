@@ -10,6 +10,7 @@ T.Button {
     property bool main: false
     property string key
     property bool small: false
+    property bool leading: false // the words begin at the left
     readonly property color ink: !enabled ? Theme.textMuted : main ? Theme.onAccent : Theme.text
 
     implicitWidth: row.implicitWidth + leftPadding + rightPadding
@@ -28,7 +29,8 @@ T.Button {
         Row {
             id: row
 
-            anchors.centerIn: parent
+            x: root.leading ? 0 : Math.round((parent.width - width) / 2)
+            anchors.verticalCenter: parent.verticalCenter
             spacing: root.small ? 6 : 8
 
             Icon {

@@ -18,8 +18,6 @@ T.Popup {
     padding: 0
     closePolicy: T.Popup.CloseOnEscape | T.Popup.CloseOnPressOutside
 
-    T.Overlay.modal: Item {}
-
     contentItem: FocusScope {
         focus: true
         Accessible.role: Accessible.Dialog

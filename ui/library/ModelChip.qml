@@ -9,6 +9,7 @@ T.AbstractButton {
 
     required property ModelLibrary library
     property bool compact: false
+    property bool open: false // its chooser
     readonly property bool loading: library.state === ModelLibrary.Loading
     readonly property string quiet: library.deviceText === "CPU" ? qsTr("CPU") : library.bpwText
 
@@ -140,7 +141,7 @@ T.AbstractButton {
     }
 
     Tip {
-        visible: root.hovered && !root.down
+        visible: root.hovered && !root.down && !root.open
         text: qsTr("Choose the model")
         key: "Ctrl+L"
     }

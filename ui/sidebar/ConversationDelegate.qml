@@ -12,6 +12,7 @@ T.ItemDelegate {
     required property string updated
     required property bool busy
     required property bool current
+    property string group // begins above this row; empty: the row goes on with the one before
     property bool editing: false
     property bool keyboardFocus: false
 
@@ -20,7 +21,9 @@ T.ItemDelegate {
     signal editRequested
     signal menuRequested(real x, real y)
 
-    implicitHeight: Theme.control
+    implicitHeight: topInset + Theme.control
+    topInset: group.length > 0 ? Math.round(1.95 * Theme.em) : 0
+    topPadding: topInset
     focusPolicy: Qt.NoFocus
     Accessible.role: Accessible.ListItem
     Accessible.name: title
@@ -63,10 +66,19 @@ T.ItemDelegate {
             font: Theme.small
             color: root.current ? Theme.text : Theme.textMuted
         }
-        Loader {
-            anchors.fill: parent
-            active: root.editing
-            sourceComponent: FieldBox {
+        Repeater {
+            model: root.editing ? 1 : 0
+
+            FieldBox {
+                property bool done: false
+
+                function end(title: string): void {
+                    done = true;
+                    focus = false; // before it goes, so that the list can have the focus
+                    title.length > 0 ? root.renamed(title) : root.editCancelled();
+                }
+
+                anchors.fill: parent
                 placeholderText: qsTr("Title")
                 leftPadding: 11
                 Component.onCompleted: {
@@ -74,10 +86,10 @@ T.ItemDelegate {
                     selectAll();
                     forceActiveFocus();
                 }
-                Keys.onEscapePressed: root.editCancelled()
-                onAccepted: text.trim().length > 0 ? root.renamed(text.trim()) : root.editCancelled()
+                Keys.onEscapePressed: end("")
+                onAccepted: end(text.trim())
                 onActiveFocusChanged: {
-                    if (!activeFocus && root.editing)
+                    if (!activeFocus && !done && root.editing)
                         root.editCancelled();
                 }
             }
@@ -95,8 +107,26 @@ T.ItemDelegate {
         }
     }
 
-    TapHandler {
+    MouseArea { // the head of the group is not part of the row
+        width: parent.width
+        height: root.topInset
+        hoverEnabled: true
+
+        PlainText {
+            x: 12
+            width: parent.width - 24
+            height: parent.height - 4
+            verticalAlignment: Text.AlignBottom
+            text: root.group
+            font: Theme.smallBold
+            color: Theme.textMuted
+            elide: Text.ElideRight
+        }
+    }
+    MouseArea { // not a TapHandler: with one, a right click is a click of the row, too
+        anchors.fill: parent
+        anchors.topMargin: root.topInset
         acceptedButtons: Qt.RightButton
-        onTapped: point => root.menuRequested(point.position.x, point.position.y)
+        onClicked: mouse => root.menuRequested(mouse.x, mouse.y + root.topInset)
     }
 }

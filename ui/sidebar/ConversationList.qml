@@ -62,22 +62,11 @@ Item {
         }
 
         section.property: "group"
-        section.delegate: PlainText {
-            required property string section
-
-            width: ListView.view.width
-            height: Math.round(1.95 * Theme.em)
-            leftPadding: 12
-            verticalAlignment: Text.AlignBottom
-            bottomPadding: 4
-            text: section
-            font: Theme.smallBold
-            color: Theme.textMuted
-        }
 
         delegate: ConversationDelegate {
             width: ListView.view.width
             editing: root.editingRow === index
+            group: ListView.section !== ListView.previousSection ? ListView.section : ""
             keyboardFocus: ListView.isCurrentItem && ListView.view.activeFocus
             onClicked: {
                 view.currentIndex = index;

@@ -39,6 +39,7 @@ Rectangle {
             x: 8
             y: 8
             width: parent.width - 20 - hide.width
+            leading: true
             iconName: "plus"
             text: qsTr("New chat")
             onClicked: {
@@ -166,10 +167,5 @@ Rectangle {
         width: 1
         height: parent.height
         color: Theme.line
-    }
-    Binding {
-        target: Desktop
-        property: "watchMemory"
-        value: root.visible && (root.Window.window as Window).active
     }
 }
