@@ -155,6 +155,8 @@ void TestRepository::everySourceIsInACMakeList()
     for (const File& file : files()) {
         if (!hasType(file, {".cpp", ".cu", ".qml"}))
             continue;
+        if (inFolder(file, "tests") && hasType(file, {".qml"})) // Qt Quick Test finds tst_*.qml by itself
+            continue;
         const fs::path path(file.path);
         bool listed = false;
         for (fs::path folder = path.parent_path(); !listed; folder = folder.parent_path()) {
