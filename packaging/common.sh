@@ -6,7 +6,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/puna
 build_packages=(
   g++ cmake ninja-build pkg-config ca-certificates
   libspdlog-dev nlohmann-json3-dev libicu-dev libpcre2-dev libhwy-dev libcli11-dev libsqlite3-dev libmd4c-dev
-  qt6-base-dev qt6-declarative-dev libqt6svg6-dev libgl-dev
+  qt6-base-dev qt6-declarative-dev qt6-svg-dev libgl-dev
 )
 run_packages=(
   qml6-module-qtqml qml6-module-qtqml-models qml6-module-qtqml-workerscript qml6-module-qtquick

@@ -65,6 +65,10 @@ ApplicationWindow {
     Component.onCompleted: {
         width = AppSettings.windowWidth;
         height = AppSettings.windowHeight;
+        if (AppSettings.windowX >= 0 && AppSettings.windowX < Screen.desktopAvailableWidth - 100 && AppSettings.windowY >= 0 && AppSettings.windowY < Screen.desktopAvailableHeight - 100) {
+            x = AppSettings.windowX;
+            y = AppSettings.windowY;
+        }
         if (AppSettings.windowMaximized)
             showMaximized();
         page.focusComposer();
@@ -72,11 +76,18 @@ ApplicationWindow {
     onClosing: {
         AppSettings.windowMaximized = visibility === Window.Maximized;
         if (visibility === Window.Windowed) {
+            AppSettings.windowX = x;
+            AppSettings.windowY = y;
             AppSettings.windowWidth = width;
             AppSettings.windowHeight = height;
         }
     }
 
+    Binding {
+        target: Theme
+        property: "textScale"
+        value: AppSettings.textPercent / 100
+    }
     Binding {
         target: Desktop
         property: "watchMemory"
@@ -338,15 +349,15 @@ ApplicationWindow {
     }
     Shortcut {
         sequences: ["Ctrl++", "Ctrl+="]
-        onActivated: Theme.textScale += 0.1
+        onActivated: AppSettings.textPercent += 10
     }
     Shortcut {
         sequences: ["Ctrl+-"]
-        onActivated: Theme.textScale -= 0.1
+        onActivated: AppSettings.textPercent -= 10
     }
     Shortcut {
         sequence: "Ctrl+0"
-        onActivated: Theme.textScale = 1
+        onActivated: AppSettings.textPercent = 100
     }
     Shortcut {
         sequences: ["Ctrl+Q", "Ctrl+W"]

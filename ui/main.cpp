@@ -21,6 +21,7 @@
 #include <QtQml/qqmlextensionplugin.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
@@ -75,7 +76,7 @@ std::optional<Options> readOptions(const QStringList& arguments, int& exitCode)
     }
     exitCode = 0;
     if (parser.isSet(help)) {
-        print(stdout, parser.helpText());
+        print(stdout, parser.helpText().replace(QLatin1String("<executable_name>"), QLatin1String("puna")));
         return {};
     }
     if (parser.isSet(version)) {
@@ -98,6 +99,18 @@ std::optional<Options> readOptions(const QStringList& arguments, int& exitCode)
         return {};
     }
     return options;
+}
+
+constexpr auto kTerminalHint = "The same chat in the terminal: puna-engine run MODEL --chat -i";
+
+void endWithoutDisplay(QtMsgType type, const QMessageLogContext&, const QString& message)
+{
+    if (type != QtFatalMsg) {
+        print(stderr, message);
+        return;
+    }
+    print(stderr, QStringLiteral("puna: the display could not be reached. %1").arg(QLatin1String(kTerminalHint)));
+    std::_Exit(1);
 }
 
 bool hasDisplay()
@@ -128,16 +141,19 @@ int main(int argc, char** argv)
     if (!hasDisplay()) {
         if (options->script.isEmpty()) {
             print(stderr,
-                QStringLiteral("puna: there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set). "
-                               "The same chat in the terminal: puna-engine run MODEL --chat -i"));
+                QStringLiteral("puna: there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set). %1")
+                    .arg(QLatin1String(kTerminalHint)));
             return 1;
         }
         qputenv("QT_QPA_PLATFORM", "offscreen");
     }
 
-    // Only our own options reach this point, so Qt is given none.
+    // Only our own options reach this point, so Qt is given none. Where it cannot reach the display it ends the
+    // process.
     int qtArgc = 1;
+    const QtMessageHandler usual = qInstallMessageHandler(endWithoutDisplay);
     QGuiApplication application(qtArgc, argv);
+    qInstallMessageHandler(usual);
     QGuiApplication::setApplicationName(QStringLiteral("puna"));
     QGuiApplication::setApplicationDisplayName(QStringLiteral("Puna"));
     QGuiApplication::setApplicationVersion(QStringLiteral(PUNA_VERSION));

@@ -81,6 +81,7 @@ void AppSettings::read()
     m_windowMaximized = flag(m_read, "windowMaximized", m_windowMaximized);
     m_sidebarVisible = flag(m_read, "sidebarVisible", m_sidebarVisible);
     m_sidebarWidth = number(m_read, "sidebarWidth", m_sidebarWidth, 160, 600);
+    m_textPercent = number(m_read, "textPercent", m_textPercent, 80, 200);
 }
 
 void AppSettings::save()
@@ -94,6 +95,7 @@ void AppSettings::save()
     object[QStringLiteral("windowMaximized")] = m_windowMaximized;
     object[QStringLiteral("sidebarVisible")] = m_sidebarVisible;
     object[QStringLiteral("sidebarWidth")] = m_sidebarWidth;
+    object[QStringLiteral("textPercent")] = m_textPercent;
     QSaveFile file(m_file);
     if (!file.open(QIODevice::WriteOnly) || file.write(QJsonDocument(object).toJson()) < 0 || !file.commit())
         spdlog::warn("settings: {} could not be written: {}", m_file.toStdString(), file.errorString().toStdString());
@@ -141,6 +143,11 @@ void AppSettings::setSidebarVisible(bool visible)
 void AppSettings::setSidebarWidth(int width)
 {
     change(m_sidebarWidth, std::clamp(width, 160, 600), &AppSettings::sidebarWidthChanged);
+}
+
+void AppSettings::setTextPercent(int percent)
+{
+    change(m_textPercent, std::clamp(percent, 80, 200), &AppSettings::textPercentChanged);
 }
 
 } // namespace puna::app

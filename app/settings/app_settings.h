@@ -22,6 +22,7 @@ class AppSettings : public QObject {
     Q_PROPERTY(int windowHeight READ windowHeight WRITE setWindowHeight NOTIFY windowChanged FINAL) // 400 ... 16384
     Q_PROPERTY(bool windowMaximized READ windowMaximized WRITE setWindowMaximized NOTIFY windowChanged FINAL)
     Q_PROPERTY(bool sidebarVisible READ sidebarVisible WRITE setSidebarVisible NOTIFY sidebarVisibleChanged FINAL)
+    Q_PROPERTY(int textPercent READ textPercent WRITE setTextPercent NOTIFY textPercentChanged FINAL) // 80 ... 200
     Q_PROPERTY(int sidebarWidth READ sidebarWidth WRITE setSidebarWidth NOTIFY sidebarWidthChanged FINAL) // 160 ... 600
 
 public:
@@ -38,6 +39,7 @@ public:
     bool windowMaximized() const { return m_windowMaximized; }
     bool sidebarVisible() const { return m_sidebarVisible; }
     int sidebarWidth() const { return m_sidebarWidth; }
+    int textPercent() const { return m_textPercent; }
     void setWindowX(int x);
     void setWindowY(int y);
     void setWindowWidth(int width);
@@ -45,6 +47,7 @@ public:
     void setWindowMaximized(bool maximized);
     void setSidebarVisible(bool visible);
     void setSidebarWidth(int width);
+    void setTextPercent(int percent);
 
     void save();
 
@@ -52,6 +55,7 @@ signals:
     void windowChanged();
     void sidebarVisibleChanged();
     void sidebarWidthChanged();
+    void textPercentChanged();
 
 private:
     void read();
@@ -67,6 +71,7 @@ private:
     bool m_windowMaximized = false;
     bool m_sidebarVisible = true;
     int m_sidebarWidth = 260;
+    int m_textPercent = 100;
 };
 
 } // namespace puna::app

@@ -55,6 +55,20 @@ Item {
             wait(0);
         }
 
+        function test_aDropShowsWhatItWillDoAndImports() {
+            const window = open();
+            verify(Probe.dragOver(window, ["file:///nowhere/dropped"]));
+            tryVerify(() => Probe.texts(window.contentItem).includes("Drop to add model"));
+            Probe.dropThere(window);
+            tryVerify(() => !Probe.texts(window.contentItem).includes("Drop to add model"));
+            tryVerify(() => Probe.texts(window.contentItem).includes("/nowhere/dropped"), 5000);
+            verify(Probe.dragOver(window, ["https://example.org/model.gguf"]));
+            tryVerify(() => Probe.texts(window.contentItem).includes("Only folders and files on this computer"));
+            Probe.dropThere(window);
+            window.destroy();
+            wait(0);
+        }
+
         function test_narrowWindowPutsTheChatsOverThePage() {
             const window = open();
             window.width = 480;
@@ -74,10 +88,10 @@ Item {
         function test_textSizeScalesTheWindow() {
             const window = open();
             const row = Theme.control;
-            Theme.textScale = 1.5;
+            AppSettings.textPercent = 150;
             wait(30);
             verify(Math.abs(Theme.control - row * 1.5) <= 1);
-            Theme.textScale = 1;
+            AppSettings.textPercent = 100;
             window.destroy();
             wait(0);
         }

@@ -7,8 +7,10 @@
 
 #include <QAccessible>
 #include <QClipboard>
+#include <QDropEvent>
 #include <QGuiApplication>
 #include <QInputMethodEvent>
+#include <QMimeData>
 #include <QQmlEngine>
 #include <QQuickItem>
 #include <QQuickStyle>
@@ -80,6 +82,21 @@ public:
         event.setCommitString(commit);
         QCoreApplication::sendEvent(QGuiApplication::focusObject(), &event);
     }
+    // Files dragged over a window, which may refuse them, and let go there.
+    Q_INVOKABLE bool dragOver(QQuickWindow* window, const QList<QUrl>& urls)
+    {
+        m_dragged.setUrls(urls);
+        QDragEnterEvent enter({200, 200}, Qt::CopyAction, &m_dragged, Qt::LeftButton, Qt::NoModifier);
+        QCoreApplication::sendEvent(window, &enter);
+        QDragMoveEvent move({210, 210}, Qt::CopyAction, &m_dragged, Qt::LeftButton, Qt::NoModifier);
+        QCoreApplication::sendEvent(window, &move);
+        return enter.isAccepted();
+    }
+    Q_INVOKABLE void dropThere(QQuickWindow* window)
+    {
+        QDropEvent drop({210, 210}, Qt::CopyAction, &m_dragged, Qt::LeftButton, Qt::NoModifier);
+        QCoreApplication::sendEvent(window, &drop);
+    }
     Q_INVOKABLE QString clipboard() const { return QGuiApplication::clipboard()->text(); }
     Q_INVOKABLE QStringList takeWarnings() { return std::exchange(g_warnings, {}); }
 
@@ -136,6 +153,7 @@ private:
 
     std::deque<puna::app::Message> m_messages;
     puna::app::BlockModel m_blocks;
+    QMimeData m_dragged;
 };
 
 class Setup : public QObject {
