@@ -15,7 +15,7 @@ namespace puna {
 namespace {
 
 constexpr std::string_view kMark = "\xE2\x96\x81"; // U+2581, SentencePiece's space
-constexpr std::size_t kShortSymbols = 40; // up to here a rescan beats the heap (bench_tokenizer, Chinese text)
+constexpr std::size_t kShortSymbols = 40; // up to here a rescan for every merge, beyond it a heap
 constexpr std::uint64_t kEmptyKey = ~0ull;
 
 constexpr std::uint64_t pairKey(TokenId left, TokenId right)

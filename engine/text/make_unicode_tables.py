@@ -4,7 +4,7 @@
   python3 make_unicode_tables.py unicode-classes.json > unicode_tables.inc
 
 The input has the ranges of each class, measured code point by code point out of that engine. "Late" are the characters
-that a library of Unicode 14 (PCRE2 10.42) classifies differently; this needs a Python whose own tables are Unicode 14.
+that a library of Unicode 14 (PCRE2 10.42) has no class for; this needs a Python whose own tables are Unicode 14.
 """
 import json
 import sys
@@ -56,6 +56,7 @@ def array(name, comment, values):
 
 surrogate = range(0xD800, 0xE000)
 late = [c for c in range(0x110000) if c not in surrogate and category[c] != of_python(c)]
+assert not any(of_python(c) for c in late)  # no character has changed its class
 print("// Made by make_unicode_tables.py. Do not edit.\n// clang-format off\n")
 runs, previous = [], None
 for c in range(0x110000):
@@ -65,4 +66,4 @@ for c in range(0x110000):
 array("kCategoryRuns", "first code point << 4 | category, each run up to the next one's start", runs)
 array("kWordRanges", "\\w: first, last", [x for r in classes["\\w"] for x in r])
 array("kHanRanges", "\\p{Han}: first, last", [x for r in classes["\\p{Han}"] for x in r])
-array("kLateRanges", "classified otherwise by Unicode 14: first, last", [x for r in ranges(late) for x in r])
+array("kLateRanges", "no class in Unicode 14: first, last", [x for r in ranges(late) for x in r])

@@ -2,7 +2,7 @@
 //
 // Where the two differ the pattern is rewritten (`tokenizer-and-templates.md` 1.6); what cannot be translated is
 // refused. Classes come from the library's tables for speed; texts with "late" characters (unicode::Survey) run a
-// second program whose classes are written out as Unicode 16 has them. Matching is bounded: where PCRE2 gives up, the
+// second program whose classes have those added, as Unicode 16 has them. Matching is bounded: where PCRE2 gives up, the
 // rest of the text counts as not matched.
 #pragma once
 
@@ -48,7 +48,7 @@ private:
     std::unique_ptr<Programs> m_programs;
 };
 
-// For tests: the rewritten pattern; late: with classes written out.
+// For tests: the rewritten pattern; late: with late characters.
 Result<std::string> rewritePattern(std::string_view pattern, bool late, std::string_view where);
 
 } // namespace puna

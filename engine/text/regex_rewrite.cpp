@@ -18,7 +18,9 @@ namespace puna {
 namespace {
 
 constexpr int kDepthMax = 100;
+constexpr int kPropertiesMax = 500; // \s, \p{L} and their like in one pattern
 constexpr std::size_t kPatternMax = 64 * 1024;
+constexpr std::size_t kRewrittenMax = 1024 * 1024; // a class escape can grow to thousands of ranges
 
 std::string codePoint(std::uint32_t c)
 {
@@ -114,8 +116,11 @@ public:
     {
         if (m_in.size() > kPatternMax)
             return refuse("is longer than 64 KiB");
-        while (m_at < m_in.size())
+        while (m_at < m_in.size()) {
             TRY(element());
+            if (m_out.size() > kRewrittenMax)
+                return refuse("is too large when its classes are written out");
+        }
         if (!m_groups.empty())
             return refuse("has an open group");
         return std::move(m_out);
@@ -352,6 +357,7 @@ private:
     // What a class escape (\s, \p{L} ...) means: text inside a class of PCRE2, and the set. Negation apart.
     struct Property {
         std::string text; // for inside a positive class
+        bool bare = false; // the text can stand outside a class as it is
         std::string negated; // for inside a class, if there is a short form; else empty
         icu::UnicodeSet set; // filled only if asked for
     };
@@ -401,6 +407,8 @@ private:
             return std::optional<Property>();
         }
         ++m_at;
+        if (++m_properties > kPropertiesMax)
+            return refuse("has more than " + std::to_string(kPropertiesMax) + " class escapes");
         if (c != lower)
             negate = !negate;
         if (!name.empty()) {
@@ -410,14 +418,21 @@ private:
                 "Zl", "Zp", "C", "Cc", "Cf", "Cn", "Co"};
             const bool is_category =
                 std::find(std::begin(kCategories), std::end(kCategories), name) != std::end(kCategories);
-            if (m_late && table)
-                ranges(*table);
-            else {
-                // PCRE2 takes a bare script for Script_Extensions; Oniguruma means Script.
-                found.text = "\\p{" + std::string(is_category ? "" : "sc:") + name + "}";
-                found.negated = "\\P{" + std::string(is_category ? "" : "sc:") + name + "}";
-                if (want_set && table)
-                    found.set = setOf(*table);
+            // PCRE2 takes a bare script for Script_Extensions; Oniguruma means Script.
+            const std::string escaped = "{" + std::string(is_category ? "" : "sc:") + name + "}";
+            found.text = "\\p" + escaped;
+            found.bare = true;
+            found.negated = "\\P" + escaped;
+            if (table && (want_set || m_late))
+                found.set = setOf(*table);
+            if (table && m_late) {
+                icu::UnicodeSet more = setOf(unicode::lateRanges());
+                more.retainAll(found.set);
+                if (!more.isEmpty()) {
+                    found.text += rangeList(more);
+                    found.bare = false;
+                    found.negated.clear();
+                }
             }
             if (!is_category || (want_set && !table)) {
                 UErrorCode status = U_ZERO_ERROR;
@@ -439,7 +454,7 @@ private:
             return refuse("ends with a backslash");
         bool negate = false;
         if (auto found = TRY(property(negate, false))) {
-            if (!negate && found->text.starts_with("\\p"))
+            if (!negate && found->bare)
                 atom(found->text);
             else if (negate && !found->negated.empty())
                 atom(found->negated);
@@ -489,6 +504,8 @@ private:
         for (;; first = false) {
             if (!more())
                 return refuse("has an open class");
+            if (items.size() > kRewrittenMax)
+                return refuse("is too large when its classes are written out");
             if (peek() == ']' && !first) {
                 ++m_at;
                 break;
@@ -608,6 +625,7 @@ private:
     std::string m_out;
     std::vector<std::size_t> m_groups; // where each open group starts in the output
     std::optional<std::size_t> m_atom; // where the last atom starts in the output
+    int m_properties = 0;
     bool m_quantified = false; // the last atom has a quantifier
 };
 

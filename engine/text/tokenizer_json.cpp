@@ -129,8 +129,7 @@ public:
         ++m_depth;
         if (m_depth == 3 && m_place == Place::tree && m_top_key == "model" && m_second_key == "vocab") {
             m_place = Place::vocabulary;
-            has_vocabulary = true;
-            return true;
+            return !std::exchange(has_vocabulary, true) || fail("the model has two vocabularies");
         }
         if (m_place == Place::vocabulary || m_place == Place::merges)
             return fail("an object stands among tokens or merges");
@@ -142,8 +141,7 @@ public:
         ++m_depth;
         if (m_depth == 3 && m_place == Place::tree && m_top_key == "model" && m_second_key == "merges") {
             m_place = Place::merges;
-            has_merges = true;
-            return true;
+            return !std::exchange(has_merges, true) || fail("the model has two lists of merges");
         }
         if (m_depth == 3 && m_place == Place::tree && m_top_key == "model" && m_second_key == "vocab") {
             m_place = Place::skipped; // of a Unigram model, which is refused by name later
@@ -162,8 +160,8 @@ public:
         if (m_place == Place::merges && m_depth == 4) {
             --m_depth;
             return m_sides == 2
-                || fail("merge " + std::to_string(merges.ends.size() / 2) + " has " + std::to_string(m_sides)
-                    + " parts, expected 2");
+                || fail("merge " + std::to_string((merges.ends.size() - static_cast<std::size_t>(m_sides)) / 2)
+                    + " has " + std::to_string(m_sides) + " parts, expected 2");
         }
         return close();
     }

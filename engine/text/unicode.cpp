@@ -104,6 +104,10 @@ std::span<const std::uint32_t> spaceRanges()
 {
     return kSpaceRanges;
 }
+std::span<const std::uint32_t> lateRanges()
+{
+    return kLateRanges;
+}
 std::span<const std::uint32_t> categoryRuns()
 {
     return kCategoryRuns;

@@ -27,6 +27,7 @@ bool isWord(char32_t c); // \w of the regex crate: Alphabetic, M, Nd, Pc, Join_C
 std::span<const std::uint32_t> wordRanges(); // \w of Oniguruma
 std::span<const std::uint32_t> hanRanges();
 std::span<const std::uint32_t> spaceRanges();
+std::span<const std::uint32_t> lateRanges(); // no class in Unicode 14, one in Unicode 16
 // Category runs: first code point << 4 | category.
 std::span<const std::uint32_t> categoryRuns();
 

@@ -158,6 +158,17 @@ void GgufWriter::numbers(std::string_view key, std::span<const std::int32_t> val
     ++m_key_count;
 }
 
+void GgufWriter::reals(std::string_view key, std::span<const float> values)
+{
+    putText(m_keys, key);
+    put<std::uint32_t>(m_keys, 9);
+    put<std::uint32_t>(m_keys, 6);
+    put<std::uint64_t>(m_keys, values.size());
+    for (const float value : values)
+        put(m_keys, value);
+    ++m_key_count;
+}
+
 void GgufWriter::tensor(std::string_view name, std::uint32_t type, std::vector<std::int64_t> shape, ByteString data)
 {
     putText(m_directory, name);

@@ -54,6 +54,7 @@ public:
     void text(std::string_view key, std::string_view value);
     void texts(std::string_view key, std::span<const std::string> values);
     void numbers(std::string_view key, std::span<const std::int32_t> values);
+    void reals(std::string_view key, std::span<const float> values);
     // type: GGUF's number (0 F32, 1 F16, 3 Q4_1, 8 Q8_0); shape row major.
     void tensor(std::string_view name, std::uint32_t type, std::vector<std::int64_t> shape, ByteString data);
     ByteString finish() const;
