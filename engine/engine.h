@@ -46,7 +46,7 @@ struct ModelInfo {
     bool ok = false;                   // can be loaded
     std::vector<std::string> problems; // one sentence each
     std::filesystem::path path;
-    std::string name;         // for people: general.name of a GGUF, else the folder's or file's name
+    std::string name;         // for people: the folder's name, or a GGUF file's without its type of quantisation
     std::string format;       // "EXL2", "GPTQ", "FP16", "BF16", "FP32", "GGUF Q4_1" ...
     std::string architecture; // "LlamaForCausalLM"
     double bpw = 0.0;         // of the decoder's linear layers, scales included

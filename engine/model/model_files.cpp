@@ -13,6 +13,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <regex>
 #include <set>
 #include <utility>
 
@@ -301,6 +302,16 @@ Result<void> bindWeights(
 
 // --- a GGUF file ------------------------------------------------------------------------------------------------
 
+// What people call the model: the file's name without its type of quantisation, which is told beside it. (The
+// metadata's general.name is often the name of a training run.)
+std::string nameOfFile(const fs::path& path)
+{
+    static const std::regex quantisation(R"([-._](I?Q[0-9][0-9A-Z_]*|B?F16|F32|FP16|MXFP4)$)", std::regex::icase);
+    const std::string stem = printable(path.stem().string());
+    const std::string name = std::regex_replace(stem, quantisation, "");
+    return name.empty() ? stem : name;
+}
+
 Result<ModelFiles> openGguf(const fs::path& path)
 {
     ModelFiles files;
@@ -320,9 +331,7 @@ Result<ModelFiles> openGguf(const fs::path& path)
         index.incomplete = "the model is split into " + std::to_string(*parts)
             + " files, which is not supported: merge them with llama.cpp's gguf-split first.";
     TRY(bindWeights(files, index, FolderConfig {}, architecture->gguf_names, true));
-    files.info.name = printable(files.gguf->string("general.name").value_or(""));
-    if (files.info.name.empty())
-        files.info.name = printable(path.stem().string());
+    files.info.name = nameOfFile(path);
     return files;
 }
 
