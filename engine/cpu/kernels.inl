@@ -268,9 +268,10 @@ PUNA_INLINE void matmulStripes(const PackedLinear& weights, const std::byte* str
         if constexpr (kRowTile >= 4)
             if (tile.rows == 4)
                 matmulTile<S, 4>(weights, stripe, input, first, out);
-        if (tile.rows == 2)
-            matmulTile<S, 2>(weights, stripe, input, first, out);
-        else if (tile.rows == 1)
+        if constexpr (kRowTile >= 2)
+            if (tile.rows == 2)
+                matmulTile<S, 2>(weights, stripe, input, first, out);
+        if (tile.rows == 1)
             matmulTile<S, 1>(weights, stripe, input, first, out);
         first += tile.rows;
     }

@@ -9,6 +9,10 @@
 #include <type_traits>
 #include <utility>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace puna {
 
 const Kernels* avx512Kernels();
@@ -17,7 +21,7 @@ const Kernels* avx2Kernels();
 namespace {
 
 constexpr SimdLevel kLevel = SimdLevel::portable;
-constexpr int kRowTile = 2;
+constexpr int kRowTile = 1;
 constexpr int kStripes = 1;
 constexpr int kScoreTiles = 1;
 constexpr int kValueChunks = 1;
@@ -36,7 +40,7 @@ struct I {
     Ints v;
 };
 struct X {
-    const std::int8_t* v;
+    std::int32_t even, odd; // two shorts each: inputs 0 and 2, inputs 1 and 3
 };
 struct C {
     Words v; // word n holds the codes of output n, first input lowest
@@ -62,10 +66,9 @@ PUNA_OP void store(float* p, F x)
 }
 template <class T> PUNA_OP I loadShorts(const std::uint16_t* p)
 {
-    I r;
-    for (int i = 0; i < 16; ++i)
-        r.v[i] = static_cast<T>(p[i]);
-    return r;
+    T __attribute__((vector_size(32))) shorts;
+    std::memcpy(&shorts, p, sizeof shorts);
+    return {__builtin_convertvector(shorts, Ints)};
 }
 PUNA_OP F asFloats(Words x)
 {
@@ -212,7 +215,12 @@ PUNA_OP void storeBytes(std::int8_t* p, I a, I b)
 
 PUNA_OP X loadX(const std::int8_t* p)
 {
-    return {p};
+    const auto pair = [](int low, int high) __attribute__((always_inline))
+    {
+        return static_cast<std::int32_t>(
+            (static_cast<std::uint32_t>(high) << 16) | (static_cast<std::uint32_t>(low) & 0xffffu));
+    };
+    return {pair(p[0], p[2]), pair(p[1], p[3])};
 }
 PUNA_OP C loadCodes(const std::byte* p)
 {
@@ -249,14 +257,29 @@ PUNA_OP std::uint64_t foldCodes(C x)
 }
 PUNA_OP void prefetch(const std::byte*) { }
 
+// word n: the sum of its two shorts' products with those of x
+PUNA_OP Ints productsOfPairs(Words codes, std::int32_t x)
+{
+#if defined(__SSE2__)
+    __m128i part[4];
+    std::memcpy(part, &codes, sizeof part);
+    for (__m128i& p : part)
+        p = _mm_madd_epi16(p, _mm_set1_epi32(x));
+    Ints sums;
+    std::memcpy(&sums, part, sizeof sums);
+    return sums;
+#else
+    const Ints low = std::bit_cast<Ints>(codes & 0xffffu), high = std::bit_cast<Ints>(codes >> 16);
+    return low * static_cast<std::int16_t>(x) + high * (x >> 16);
+#endif
+}
+
 template <int Bits> struct Dot {
     Ints total;
     PUNA_OP void clear() { total = Ints {}; }
     template <int v> PUNA_OP void add(C codes, X x)
     {
-        const Ints c0 = std::bit_cast<Ints>(codes.v & 0xffu), c1 = std::bit_cast<Ints>(codes.v >> 8 & 0xffu);
-        const Ints c2 = std::bit_cast<Ints>(codes.v >> 16 & 0xffu), c3 = std::bit_cast<Ints>(codes.v >> 24);
-        total += (c0 * x.v[0] + c1 * x.v[1]) + (c2 * x.v[2] + c3 * x.v[3]);
+        total += productsOfPairs(codes.v & 0x00ff00ffu, x.even) + productsOfPairs(codes.v >> 8 & 0x00ff00ffu, x.odd);
     }
     PUNA_OP I sum() const { return {total}; }
 };
