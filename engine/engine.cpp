@@ -11,7 +11,10 @@
 #include "cuda/cuda_executor.h"
 #endif
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <utility>
 
@@ -86,6 +89,19 @@ Result<Chosen> loadOnDevice(
     return chosen;
 }
 
+// Counts and times; never what was said.
+void logFinished(JobId job, const FinishedEvent& event)
+{
+    constexpr const char* kNames[] = {"stop", "length", "cancelled", "failed"};
+    const Statistics& s = event.statistics;
+    spdlog::debug(
+        "Job {}: {} after {} tokens; prompt {} of which {} from the cache, {:.1f} tokens/s; answer {:.1f} tokens/s",
+        job, kNames[static_cast<std::size_t>(event.reason)], s.tokens, s.prompt_tokens, s.reused_tokens,
+        s.prefillTokensPerSecond(), s.decodeTokensPerSecond());
+    if (event.reason == FinishReason::failed && event.error.code != ErrorCode::cancelled)
+        spdlog::info("Job {} failed: {}", job, event.error.message);
+}
+
 } // namespace
 
 struct Engine::State {
@@ -117,6 +133,7 @@ Result<void> Engine::load(
     const std::filesystem::path& path, const LoadOptions& options, const LoadProgress& progress, std::stop_token stop)
 {
     unload();
+    const auto start = std::chrono::steady_clock::now();
     OpenedModel model = openModel(path);
     if (model.error)
         return *model.error;
@@ -131,14 +148,22 @@ Result<void> Engine::load(
     s.device = std::move(device);
     s.scheduler = std::make_unique<Scheduler>(
         *s.device.executor, s.device.plan, s.model->files->config.vocab_size, s.tokenizer());
+    const DeviceInfo info = this->device();
+    spdlog::info(
+        "Loaded a model ({}, {}, {:.1f} MiB) on {} ({}; {}) in {:.2f} s: context {}, {} jobs at once, {} pages",
+        s.model->info.architecture, s.model->info.format, s.model->info.weight_bytes.mib(), info.kind, info.name,
+        info.detail, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+        s.device.plan.max_context, s.device.plan.max_sequences, s.device.plan.kv_pages);
     return {};
 }
 
 void Engine::unload()
 {
     State& s = *m_state;
-    if (s.scheduler)
+    if (s.scheduler) {
         s.scheduler->failAll(kUnloaded, s.pending);
+        spdlog::info("Unloaded the model");
+    }
     s.scheduler.reset();
     s.device = {};
     s.model.reset();
@@ -286,6 +311,7 @@ Result<JobId> Engine::submit(GenerationRequest request)
             job.options.stop_strings.push_back(std::move(text));
     }
     job.options.continues_text = !std::holds_alternative<ChatPrompt>(request.prompt);
+    spdlog::debug("Job {}: {} prompt tokens, at most {} new ones", job.id, size, job.options.max_tokens);
     s.scheduler->add(std::move(job));
     return s.last_job;
 }
@@ -318,6 +344,9 @@ std::span<const Event> Engine::step()
         if (s.stop.stop_requested())
             s.stop = std::stop_source();
     }
+    for (const Event& event : s.events)
+        if (const auto* finished = std::get_if<FinishedEvent>(&event.what))
+            logFinished(event.job, *finished);
     return s.events;
 }
 

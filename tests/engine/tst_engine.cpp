@@ -4,6 +4,7 @@
 #include "engine/engine.h"
 #include "engine/model/model_files.h"
 #include "engine/run/scheduler.h"
+#include "engine/sample/sampler.h"
 #include "engine/text/tokenizer.h"
 
 #include "tests/support/model_writer.h"
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <random>
 #include <thread>
 
 using namespace puna;
@@ -91,6 +93,73 @@ GenerationRequest greedy(std::vector<TokenId> tokens, int max_tokens)
     return request;
 }
 
+// An executor that samples on its device and decodes several steps at once, as a GPU does: the reference executor with
+// a sampler behind it. Counts its calls.
+class SamplingExecutor final : public Executor {
+public:
+    explicit SamplingExecutor(std::unique_ptr<Executor> inner)
+        : m_inner(std::move(inner))
+    {
+    }
+
+    Result<void> forward(const Batch& batch, ForwardResult& result) override
+    {
+        ++calls;
+        largest_steps = std::max(largest_steps, batch.decode_steps);
+        std::vector<Sequence> sequences(batch.sequences.begin(), batch.sequences.end());
+        std::vector<TokenId> next(sequences.size());
+        std::vector<std::vector<TokenId>> drawn(sequences.size());
+        result.logits.clear();
+        result.tokens.clear();
+        for (int step = 0; step < batch.decode_steps; ++step) {
+            for (Sequence& sequence : sequences)
+                sequence.sampling = nullptr;
+            TRY(m_inner->forward({sequences, 1, batch.stop}, m_result));
+            std::span<float> logits(m_result.logits);
+            for (std::size_t i = 0; i < sequences.size(); ++i) {
+                if (sequences[i].logits == LogitRows::none)
+                    continue;
+                const auto row = logits.first(vocab_size);
+                logits = logits.subspan(vocab_size);
+                const DeviceSampling* d = batch.sequences[i].sampling;
+                if (!d) {
+                    result.logits.insert(result.logits.end(), row.begin(), row.end());
+                    continue;
+                }
+                const std::vector<TokenId> history(d->step + static_cast<std::uint64_t>(step));
+                Sampler sampler({d->temperature, d->top_k, d->top_p, d->min_p, 1.0f, -1, d->seed});
+                next[i] = TRY(sampler.sample(row, history));
+                drawn[i].push_back(next[i]);
+                sequences[i].start += static_cast<std::int64_t>(sequences[i].tokens.size());
+                sequences[i].tokens = {&next[i], 1};
+            }
+        }
+        for (const auto& tokens : drawn)
+            result.tokens.insert(result.tokens.end(), tokens.begin(), tokens.end());
+        return {};
+    }
+    Result<void> copyPages(std::span<const PageCopy> copies) override { return m_inner->copyPages(copies); }
+    MemoryReport memory() const override { return m_inner->memory(); }
+    DeviceInfo device() const override
+    {
+        DeviceInfo info = m_inner->device();
+        info.samples = true;
+        return info;
+    }
+    Result<void> fillPages(std::span<const PageId> pages, std::uint64_t seed) override
+    {
+        return m_inner->fillPages(pages, seed);
+    }
+
+    std::size_t vocab_size = 0;
+    int calls = 0;
+    int largest_steps = 0;
+
+private:
+    std::unique_ptr<Executor> m_inner;
+    ForwardResult m_result;
+};
+
 GenerationRequest chat(std::string text, int max_tokens = 40, std::uint64_t seed = 1)
 {
     GenerationRequest request;
@@ -126,6 +195,9 @@ private slots:
     void jobsSideBySideEqualTheirSoloRuns_data();
     void jobsSideBySideEqualTheirSoloRuns();
     void jobsThatOutgrowTheCacheStillFinish();
+    void samplingOnTheDeviceGivesTheSameAnswers_data();
+    void samplingOnTheDeviceGivesTheSameAnswers();
+    void randomOrdersLoseNothing();
     void cancelBeforeTheFirstStep();
     void cancelInAPrompt();
     void cancelWhileDecoding();
@@ -523,6 +595,131 @@ void TestEngine::jobsThatOutgrowTheCacheStillFinish()
         request.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
         QCOMPARE(a.tokens, runOne(solo, std::move(request)).tokens);
     }
+}
+
+void TestEngine::samplingOnTheDeviceGivesTheSameAnswers_data()
+{
+    QTest::addColumn<int>("jobs");
+    QTest::addColumn<int>("pages");
+    QTest::newRow("one") << 1 << 8;
+    QTest::newRow("three") << 3 << 8;
+    QTest::newRow("six, short of pages") << 6 << 3;
+}
+
+// Several tokens per step, stop tokens and limits in the middle of them, jobs that need their logits beside jobs that
+// do not: all as if every token were drawn here.
+void TestEngine::samplingOnTheDeviceGivesTheSameAnswers()
+{
+    QFETCH(int, jobs);
+    QFETCH(int, pages);
+    const auto files = openModelFiles(m_model);
+    QVERIFY(files);
+    MemoryPlan plan;
+    plan.max_context = 700;
+    plan.kv_pages = pages;
+    plan.max_sequences = 4;
+    plan.threads = 1;
+    auto inner = loadReferenceExecutor(files->config, files->weights, plan, {}, {});
+    QVERIFY(inner);
+    SamplingExecutor device(*std::move(inner));
+    device.vocab_size = static_cast<std::size_t>(files->config.vocab_size);
+
+    std::map<bool, Answers> answers;
+    for (const bool sampling : {false, true}) {
+        auto plain = loadReferenceExecutor(files->config, files->weights, plan, {}, {});
+        QVERIFY(plain);
+        Scheduler scheduler(
+            sampling ? static_cast<Executor&>(device) : **plain, plan, files->config.vocab_size, nullptr);
+        for (int i = 0; i < jobs; ++i) {
+            PreparedJob job;
+            job.id = i + 1;
+            job.prompt = someTokens(30 + 40 * i, i);
+            job.options.max_tokens = 60 + i * 50 + i;
+            job.options.sampling.temperature = i % 3 == 0 ? 0.0f : 1.0f;
+            job.options.sampling.seed = static_cast<std::uint64_t>(i);
+            if (i == 2)
+                job.options.sampling.repetition_penalty = 1.2f;
+            if (i % 2 == 1)
+                job.options.stop_tokens = {0, 1, 2, 100, 150};
+            scheduler.add(std::move(job));
+        }
+        for (int steps = 0; scheduler.busy() && steps < 20000; ++steps) {
+            std::vector<Event> events;
+            scheduler.step({}, events);
+            take(events, answers[sampling]);
+        }
+        QVERIFY(!scheduler.busy());
+        // A follow-up finds only what has really been computed.
+        PreparedJob again;
+        again.id = 100;
+        again.prompt = someTokens(30, 0);
+        again.prompt.insert(again.prompt.end(), answers[sampling][1].tokens.begin(), answers[sampling][1].tokens.end());
+        again.prompt.push_back(5);
+        again.options.max_tokens = 20;
+        again.options.sampling.temperature = 0.0f;
+        scheduler.add(std::move(again));
+        while (scheduler.busy()) {
+            std::vector<Event> events;
+            scheduler.step({}, events);
+            take(events, answers[sampling]);
+        }
+    }
+    for (const auto& [job, expected] : answers[false]) {
+        const Answer& a = answers[true].at(job);
+        QCOMPARE(a.tokens, expected.tokens);
+        QCOMPARE(a.end.reason, expected.end.reason);
+        QCOMPARE(a.end.statistics.tokens, expected.end.statistics.tokens);
+    }
+    if (jobs == 1) {
+        QCOMPARE(device.largest_steps, 8);
+        QVERIFY(device.calls < 20); // 60 + 20 tokens and two prompts
+    }
+}
+
+// G7, G8: whatever is asked in whatever order, every job ends once, and the next answer is that of a fresh engine.
+void TestEngine::randomOrdersLoseNothing()
+{
+    std::mt19937 random(3);
+    const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+    Engine engine;
+    QVERIFY(loadTiny(engine, 3, 512));
+    const Answer expected = runOne(engine, greedy(someTokens(333, 77), 6));
+    std::vector<JobId> jobs;
+    Answers answers;
+    for (int i = 0; i < 600; ++i) {
+        switch (below(8)) {
+        case 0:
+        case 1:
+            if (engine.loaded())
+                jobs.push_back(engine.submit(greedy(someTokens(1 + below(400), below(5)), 1 + below(60))).value());
+            break;
+        case 2:
+            if (!jobs.empty())
+                engine.cancel(jobs[static_cast<std::size_t>(below(static_cast<int>(jobs.size())))]);
+            break;
+        case 3:
+            engine.requestStop();
+            break;
+        case 4:
+            if (below(20) == 0) {
+                engine.unload();
+                take(engine.step(), answers);
+                QVERIFY(loadTiny(engine, 3, 512));
+            } else if (below(10) == 0) {
+                QVERIFY(loadTiny(engine, 3, 512));
+            }
+            break;
+        default:
+            take(engine.step(), answers);
+        }
+    }
+    for (int steps = 0; engine.busy() && steps < 20000; ++steps)
+        take(engine.step(), answers);
+    QVERIFY(jobs.size() > 100);
+    for (const JobId job : jobs)
+        QVERIFY(answers[job].finished);
+    QCOMPARE(answers.size(), jobs.size());
+    QCOMPARE(runOne(engine, greedy(someTokens(333, 77), 6)).tokens, expected.tokens);
 }
 
 void TestEngine::cancelBeforeTheFirstStep()
