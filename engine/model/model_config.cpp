@@ -296,8 +296,7 @@ Result<FolderConfig> parseConfig(std::string_view config_json, std::string_view 
     m.architecture = name;
     m.n_layers = static_cast<int>(TRY(fields.integer({"num_hidden_layers", "n_layers", "n_layer"}, 1, kMaxLayers)));
     m.hidden_size = static_cast<int>(TRY(fields.integer({"hidden_size", "d_model", "n_embd"}, 1, kMaxWidth)));
-    m.intermediate_size = static_cast<int>(
-        TRY(fields.integer({"intermediate_size", "ffn_config.ffn_hidden_size", "n_inner"}, 1, kMaxIntermediate)));
+    m.intermediate_size = static_cast<int>(TRY(fields.integer({"intermediate_size", "n_inner"}, 1, kMaxIntermediate)));
     m.vocab_size = static_cast<int>(TRY(fields.integer({"vocab_size"}, 1, kMaxVocabulary)));
 
     const bool has_heads = fields.find({"num_attention_heads", "n_heads", "n_head"}).has_value();

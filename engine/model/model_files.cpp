@@ -361,7 +361,7 @@ struct FolderFiles {
 
 Result<FolderFiles> listFolder(const fs::path& folder)
 {
-    const std::string where = printable(folder.filename().string());
+    const std::string where = printable(folder.string(), 300);
     std::error_code failed;
     fs::directory_iterator it(folder, failed);
     if (failed)
@@ -442,7 +442,9 @@ std::string missingShards(const std::vector<fs::path>& files)
 Result<ModelFiles> openFolder(const fs::path& path)
 {
     const FolderFiles found = TRY(listFolder(path));
-    const std::string where = printable((path.has_filename() ? path : path.parent_path()).filename().string());
+    std::error_code failed;
+    const fs::path real = fs::canonical(path, failed); // "." and "model/" have no name of their own
+    const std::string where = printable((failed ? path : real).filename().string());
     if (found.safetensors.empty()) {
         std::string what = "the folder holds no *.safetensors files";
         if (found.entries == 0)
