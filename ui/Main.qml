@@ -216,6 +216,7 @@ ApplicationWindow {
         id: folderDialog
 
         title: qsTr("Add a model folder")
+        currentFolder: Desktop.homeFolder()
         onAccepted: {
             page.clearRefusals();
             ChatController.importPaths([selectedFolder]);
@@ -225,6 +226,7 @@ ApplicationWindow {
         id: fileDialog
 
         title: qsTr("Add a model file")
+        currentFolder: Desktop.homeFolder()
         fileMode: FileDialog.OpenFiles
         nameFilters: [qsTr("Models (*.gguf *.safetensors config.json)"), qsTr("All files (*)")]
         onAccepted: {
@@ -238,6 +240,7 @@ ApplicationWindow {
         property string code
 
         title: qsTr("Save the code")
+        currentFolder: Desktop.homeFolder()
         fileMode: FileDialog.SaveFile
         onAccepted: {
             if (!Desktop.saveText(selectedFile, code))

@@ -73,14 +73,11 @@ void BlockText::setDocument(QQuickTextDocument* document)
     if (document == m_document)
         return;
     delete m_highlighter;
-    m_highlighter = nullptr;
     m_document = document;
     m_shown.clear();
     if (document) {
         QTextDocument* text = document->textDocument();
         text->setUndoRedoEnabled(false);
-        m_highlighter = new SpanHighlighter(text);
-        connect(m_highlighter, &QObject::destroyed, this, [this] { m_highlighter = nullptr; });
         connect(text->documentLayout(), &QAbstractTextDocumentLayout::documentSizeChanged, &m_rectsTimer,
             qOverload<>(&QTimer::start));
     }
@@ -182,8 +179,10 @@ void BlockText::applyLineHeight()
 
 void BlockText::restyle()
 {
-    if (!m_highlighter || !m_complete)
+    if (!m_document || !m_complete || (m_spans.isEmpty() && !m_highlighter))
         return;
+    if (!m_highlighter)
+        m_highlighter = new SpanHighlighter(m_document->textDocument());
     std::vector<Run> runs;
     runs.reserve(static_cast<std::size_t>(m_spans.size()));
     for (const QVariant& item : m_spans) {
@@ -194,12 +193,10 @@ void BlockText::restyle()
                 span.value(QStringLiteral("italic")).toBool(), span.value(QStringLiteral("strike")).toBool(),
                 span.value(QStringLiteral("code")).toBool(), span.value(QStringLiteral("link")).toString()});
     }
-    const bool had = !m_highlighter->runs.empty();
     m_highlighter->runs = std::move(runs);
     m_highlighter->codeFont = m_codeFont;
     m_highlighter->linkColor = m_linkColor;
-    if (had || !m_highlighter->runs.empty())
-        m_highlighter->rehighlight();
+    m_highlighter->rehighlight();
     m_rectsTimer.start();
 }
 

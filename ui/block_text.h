@@ -8,6 +8,7 @@
 #include <QColor>
 #include <QFont>
 #include <QObject>
+#include <QPointer>
 #include <QQmlEngine>
 #include <QQmlParserStatus>
 #include <QQuickTextDocument>
@@ -70,7 +71,7 @@ private:
     void updateCodeRects();
 
     QQuickTextDocument* m_document = nullptr;
-    SpanHighlighter* m_highlighter = nullptr;
+    QPointer<SpanHighlighter> m_highlighter; // the document's; made for the first span
     QString m_text;
     QString m_shown; // what the document holds
     QVariantList m_spans;

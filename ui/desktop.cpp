@@ -2,8 +2,8 @@
 
 #include <QClipboard>
 #include <QDesktopServices>
+#include <QDir>
 #include <QFile>
-#include <QFileInfo>
 #include <QGuiApplication>
 #include <QSaveFile>
 
@@ -62,9 +62,9 @@ bool Desktop::openLink(const QString& link) const
     return url.isValid() && !url.isEmpty() && QDesktopServices::openUrl(url);
 }
 
-QString Desktop::fileName(const QString& path) const
+QUrl Desktop::homeFolder() const
 {
-    return QFileInfo(path).fileName();
+    return QUrl::fromLocalFile(QDir::homePath());
 }
 
 void Desktop::setWatchMemory(bool watch)

@@ -29,7 +29,7 @@ public:
     Q_INVOKABLE bool saveText(const QUrl& file, const QString& text) const; // by rename; false: could not be written
     Q_INVOKABLE QString linkHost(const QString& link) const; // what a click would contact; empty: is not opened
     Q_INVOKABLE bool openLink(const QString& link) const;
-    Q_INVOKABLE QString fileName(const QString& path) const;
+    Q_INVOKABLE QUrl homeFolder() const;
     Q_INVOKABLE bool isLocal(const QUrl& url) const { return url.isLocalFile(); }
 
     bool watchMemory() const { return m_timer.isActive(); }

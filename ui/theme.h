@@ -43,6 +43,11 @@ class Theme : public QObject, public ThemeColors {
     Q_PROPERTY(QColor kv READ kvColor NOTIFY colorsChanged FINAL)
     Q_PROPERTY(QColor other READ otherColor NOTIFY colorsChanged FINAL)
     Q_PROPERTY(QColor otherGround READ otherGroundColor NOTIFY colorsChanged FINAL)
+    Q_PROPERTY(QColor synKeyword READ synKeywordColor NOTIFY colorsChanged FINAL)
+    Q_PROPERTY(QColor synName READ synNameColor NOTIFY colorsChanged FINAL)
+    Q_PROPERTY(QColor synString READ synStringColor NOTIFY colorsChanged FINAL)
+    Q_PROPERTY(QColor synNumber READ synNumberColor NOTIFY colorsChanged FINAL)
+    Q_PROPERTY(QColor synComment READ synCommentColor NOTIFY colorsChanged FINAL)
 
     Q_PROPERTY(double textScale READ textScale WRITE setTextScale NOTIFY metricsChanged FINAL) // 0.8 ... 2
     Q_PROPERTY(QFont body READ body NOTIFY metricsChanged FINAL)
@@ -92,6 +97,11 @@ public:
     QColor kvColor() const { return kv; }
     QColor otherColor() const { return other; }
     QColor otherGroundColor() const { return otherGround; }
+    QColor synKeywordColor() const { return synKeyword; }
+    QColor synNameColor() const { return synName; }
+    QColor synStringColor() const { return synString; }
+    QColor synNumberColor() const { return synNumber; }
+    QColor synCommentColor() const { return synComment; }
 
     double textScale() const { return m_textScale; }
     void setTextScale(double scale);

@@ -108,6 +108,15 @@ Rectangle {
             text: root.text
             lineHeight: Theme.codeLine
         }
+        CodeSyntax {
+            document: edit.textDocument
+            language: root.language
+            keyword: Theme.synKeyword
+            name: Theme.synName
+            string: Theme.synString
+            number: Theme.synNumber
+            comment: Theme.synComment
+        }
         T.ScrollBar.horizontal: ThinScrollBar {}
     }
 }
