@@ -324,7 +324,9 @@ Result<Pattern> patternField(const Json& object, std::string_view place)
     const Json* found = field(object, "pattern");
     if (!found || !found->is_object() || found->size() != 1)
         return bad(std::string(place) + " has no pattern");
-    const auto& [kind, value] = *found->items().begin();
+    const auto entry = found->begin();
+    const std::string& kind = entry.key();
+    const Json& value = entry.value();
     if (!value.is_string())
         return bad(std::string(place) + " has a pattern that is not text");
     Pattern out;
