@@ -697,15 +697,20 @@ void CpuExecutor::projectHeads(std::int64_t index, Scratch& scratch)
     });
 }
 
-void turn(float* head, const float* cosines, const float* sines, std::int64_t pairs, RopeStyle style)
+void turn(float* __restrict head, const float* __restrict cosines, const float* __restrict sines, std::int64_t pairs,
+    RopeStyle style)
 {
-    const std::int64_t step = style == RopeStyle::half ? 1 : 2, partner = style == RopeStyle::half ? pairs : 1;
-    for (std::int64_t j = 0; j < pairs; ++j) {
-        float &x = head[j * step], &y = head[j * step + partner];
+    const auto turnPair = [&](float& x, float& y, std::int64_t j) {
         const float turned = x * cosines[j] - y * sines[j];
         y = y * cosines[j] + x * sines[j];
         x = turned;
-    }
+    };
+    if (style == RopeStyle::half)
+        for (std::int64_t j = 0; j < pairs; ++j)
+            turnPair(head[j], head[j + pairs], j);
+    else
+        for (std::int64_t j = 0; j < pairs; ++j)
+            turnPair(head[2 * j], head[2 * j + 1], j);
 }
 
 // From the tile of an item: rotary embedding; queries to m_query, keys and values into the cache.
@@ -723,9 +728,15 @@ void CpuExecutor::placeHeads(const HeadItem& item, std::int64_t layer, Scratch& 
         const std::int64_t slot = position % kPageSize;
         for (std::int64_t column = first; column < end; column += c.head_dim) {
             float* head = scratch.head;
-            for (int d = 0; d < c.head_dim; ++d) {
+            for (std::int64_t d = 0; d < c.head_dim;) { // a head may begin and end within a stripe
                 const std::int64_t from = column - first + d;
-                head[d] = scratch.tile[0][(from / kStripe * rows + row) * kStripe + from % kStripe];
+                const std::int64_t n = std::min(kStripe - from % kStripe, c.head_dim - d);
+                const float* tile = scratch.tile[0] + (from / kStripe * rows + row) * kStripe + from % kStripe;
+                if (n == kStripe)
+                    std::copy_n(tile, kStripe, head + d);
+                else
+                    std::copy_n(tile, n, head + d);
+                d += n;
             }
             if (item.matrix < 2)
                 turn(head, m_cosines + row * pairs, m_sines + row * pairs, pairs, c.rope.style);

@@ -1,6 +1,6 @@
 // The CPU executor's forward pass as llama-bench measures it: a prompt of 512 tokens in an empty context, and 128
-// tokens one by one from an empty context. One JSON line per case.
-//     bench_forward MODEL [threads] [runs] [prefill|decode]
+// tokens one by one from an empty context; then 32 tokens behind 4,096 made-up ones. One JSON line per case.
+//     bench_forward MODEL [threads] [runs] [prefill|decode|decode-4096]
 #include "engine/cpu/cpu_executor.h"
 #include "engine/model/model_files.h"
 
@@ -34,14 +34,14 @@ template <class T> T orExit(Result<T> result)
 int main(int argc, char** argv)
 {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: bench_forward MODEL [threads] [runs] [prefill|decode]\n");
+        std::fprintf(stderr, "usage: bench_forward MODEL [threads] [runs] [prefill|decode|decode-4096]\n");
         return 2;
     }
     const int runs = argc > 3 ? std::max(1, std::atoi(argv[3])) : 5;
     const ModelFiles files = orExit(openModelFiles(argv[1]));
     MemoryPlan plan;
-    plan.max_context = 1024;
-    plan.kv_pages = 4;
+    plan.max_context = 8192;
+    plan.kv_pages = 32;
     plan.threads = argc > 2 ? std::atoi(argv[2]) : 0;
     const double start = seconds();
     const auto executor = orExit(loadCpuExecutor(files.config, files.weights, plan, {}, {}));
@@ -50,15 +50,16 @@ int main(int argc, char** argv)
         seconds() - start, executor->memory().weights.mib(), device.name.c_str(), device.detail.c_str(),
         device.threads);
 
-    const PageId pages[] = {0, 1, 2, 3};
+    std::vector<PageId> pages(32);
+    std::iota(pages.begin(), pages.end(), 0);
     std::vector<TokenId> tokens(512);
     for (std::size_t i = 0; i < tokens.size(); ++i)
         tokens[i] = static_cast<TokenId>((i * 7919 + 13) % static_cast<std::size_t>(files.config.vocab_size));
     ForwardResult result;
-    const auto forward = [&](std::size_t first, std::size_t count) {
+    const auto forward = [&](std::size_t first, std::size_t count, std::int64_t behind = 0) {
         Sequence sequence;
         sequence.tokens = std::span(tokens).subspan(first, count);
-        sequence.start = static_cast<std::int64_t>(first);
+        sequence.start = behind + static_cast<std::int64_t>(first);
         sequence.pages = pages;
         Batch batch;
         batch.sequences = {&sequence, 1};
@@ -85,6 +86,12 @@ int main(int argc, char** argv)
     report("decode", 128, [&] {
         for (std::size_t i = 0; i < 128; ++i)
             forward(i, 1);
+    });
+    if (!executor->fillPages(pages, 1))
+        return 1;
+    report("decode-4096", 32, [&] {
+        for (std::size_t i = 0; i < 32; ++i)
+            forward(i, 1, 4096);
     });
     return 0;
 }
