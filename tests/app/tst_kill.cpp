@@ -22,6 +22,7 @@ class TestKill : public QObject {
 
 private slots:
     void initTestCase();
+    void nothingCommittedIsLost_data();
     void nothingCommittedIsLost();
 
 private:
@@ -35,6 +36,8 @@ private:
     QString m_model;
     int m_longestMs = 1200; // after the first text
     QTemporaryDir m_models;
+    QTemporaryDir m_data;
+    std::map<qint64, std::vector<std::pair<qint64, QString>>> m_before; // chat -> (message, text), after the last kill
 };
 
 void TestKill::initTestCase()
@@ -51,13 +54,21 @@ void TestKill::initTestCase()
             .string());
 }
 
+// In rows of 20, all on one data folder: Qt Test ends a row that takes more than five minutes.
+void TestKill::nothingCommittedIsLost_data()
+{
+    QTest::addColumn<int>("rounds");
+    const int all =
+        qEnvironmentVariableIsSet("PUNA_KILL_ROUNDS") ? qEnvironmentVariableIntValue("PUNA_KILL_ROUNDS") : 20;
+    for (int done = 0; done < all; done += 20)
+        QTest::addRow("from %d", done) << std::min(20, all - done);
+}
+
 void TestKill::nothingCommittedIsLost()
 {
+    QFETCH(int, rounds);
     constexpr qint64 kMissingMs = 1000; // of an answer's text, at most
-    const int rounds =
-        qEnvironmentVariableIsSet("PUNA_KILL_ROUNDS") ? qEnvironmentVariableIntValue("PUNA_KILL_ROUNDS") : 20;
-    QTemporaryDir data;
-    const QString script = data.filePath(QStringLiteral("script"));
+    const QString script = m_data.filePath(QStringLiteral("script"));
     {
         QFile file(script);
         QVERIFY(file.open(QIODevice::WriteOnly));
@@ -65,15 +76,13 @@ void TestKill::nothingCommittedIsLost()
             file.write(QStringLiteral("new\nsend Question %1: tell me a long story about the sea.\n").arg(i).toUtf8());
     }
     QRandomGenerator random(static_cast<quint32>(QDateTime::currentMSecsSinceEpoch()));
-    std::map<qint64, std::vector<std::pair<qint64, QString>>>
-        before; // chat -> (message, text), as found after the last kill
     int midStream = 0;
     int checkedAnswers = 0;
     for (int round = 0; round < rounds; ++round) {
         QProcess puna;
         puna.setProcessChannelMode(QProcess::SeparateChannels);
         puna.start(m_puna,
-            {QStringLiteral("--data"), data.path(), QStringLiteral("--import"), m_model, QStringLiteral("--script"),
+            {QStringLiteral("--data"), m_data.path(), QStringLiteral("--import"), m_model, QStringLiteral("--script"),
                 script});
         QVERIFY(puna.waitForStarted());
         QElapsedTimer clock;
@@ -110,7 +119,7 @@ void TestKill::nothingCommittedIsLost()
         QVERIFY(puna.waitForFinished());
         QVERIFY2(!answers.empty(), "nothing was written within a minute");
 
-        auto opened = openChats(data.path());
+        auto opened = openChats(m_data.path());
         QVERIFY2(opened, opened ? "" : opened.error().message.c_str());
         QVERIFY2(opened->notice.isEmpty(), qPrintable(opened->notice));
         auto check = opened->database.query("PRAGMA integrity_check");
@@ -150,9 +159,9 @@ void TestKill::nothingCommittedIsLost()
             for (const Message& message : conversation->messages)
                 now[chat.id].emplace_back(message.id, message.text);
         }
-        for (const auto& [chat, messages] : before)
+        for (const auto& [chat, messages] : m_before)
             QVERIFY(now[chat] == messages);
-        before = std::move(now);
+        m_before = std::move(now);
     }
     qInfo("%d kills, %d of them in the middle of an answer; %d answers checked", rounds, midStream, checkedAnswers);
     QVERIFY(midStream >= rounds / 3);
