@@ -12,6 +12,7 @@
 #include <QInputMethodEvent>
 #include <QMimeData>
 #include <QQmlEngine>
+#include <QQmlError>
 #include <QQuickItem>
 #include <QQuickStyle>
 #include <QQuickWindow>
@@ -173,6 +174,11 @@ public slots:
             m_controller = std::make_unique<puna::app::ChatController>(m_folder.path());
             m_settings = std::make_unique<puna::app::AppSettings>(m_folder.filePath(QStringLiteral("settings.json")));
         }
+        // Quick Test keeps them from the message handler.
+        connect(engine, &QQmlEngine::warnings, this, [](const QList<QQmlError>& errors) {
+            for (const QQmlError& error : errors)
+                g_warnings.append(error.toString());
+        });
         engine->addImportPath(QStringLiteral("qrc:/qt/qml"));
         m_settings->provide(*engine);
         m_controller->provide(*engine);
