@@ -75,8 +75,8 @@ Result<MemoryNeeds> planMemory(const ModelConfig& config, const ModelWeights& we
             "A context of " + std::to_string(plan.max_context) + " tokens needs more memory than any machine has ("
                 + shown({page_bytes}) + " for every " + std::to_string(kPageSize) + " tokens); choose a shorter one."};
     plan.kv_pages = pages_min * plan.max_sequences;
-    if (available.count > 0) {
-        const std::int64_t left = available.count - needs.weights.count - needs.workspace.count;
+    if (available.count > 0) { // one context has to fit; more of them only while an eighth stays free
+        const std::int64_t left = available.count - available.count / 8 - needs.weights.count - needs.workspace.count;
         plan.kv_pages = std::clamp(left / page_bytes, pages_min, plan.kv_pages);
     }
     needs.kv = {plan.kv_pages * page_bytes};

@@ -1,7 +1,7 @@
 // What a model will take of a device's memory, and the plan that follows from it, before anything is allocated.
 //
 // A pure function of numbers. The KV cache is given room for the full context of every sequence where that fits, less
-// where it does not, and of one sequence at least; if even that is too much, the refusal says what is needed and
+// where that would leave the device without reserve, and of one sequence at least; if even that is too much, the refusal says what is needed and
 // what there is. The figures are the executors' own layouts, rounded up.
 #pragma once
 
