@@ -34,6 +34,7 @@ private slots:
     void unloadEndsTheAnswer();
     void quittingWhileWritingKeepsTheText();
     void copyGivesTheTextAsWritten();
+    void chatsOfANewerPunaAreLeftAlone();
 
 private:
     std::unique_ptr<ChatController> start(const QString& data);
@@ -398,6 +399,30 @@ void TestChatSession::copyGivesTheTextAsWritten()
     sendAndWait(controller->session(), text);
     controller->session()->copyText(controller->session()->lastMessageId(QStringLiteral("user")));
     QCOMPARE(QGuiApplication::clipboard()->text(), text);
+}
+
+// The program works all the same, on a store in memory, and says so.
+void TestChatSession::chatsOfANewerPunaAreLeftAlone()
+{
+    QTemporaryDir data;
+    const QString path = data.filePath(QStringLiteral("puna.db"));
+    {
+        auto opened = openChats(data.path());
+        QVERIFY(opened);
+        QVERIFY(opened->database.exec("PRAGMA user_version = 1000"));
+    }
+    const auto bytes = [&path] {
+        QFile file(path);
+        return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+    };
+    const QByteArray before = bytes();
+    {
+        const auto controller = start(data.path());
+        QVERIFY(controller->startupProblem().contains(QStringLiteral("newer Puna")));
+        sendAndWait(controller->session(), QStringLiteral("Hello"));
+        QCOMPARE(controller->conversations()->count(), 1);
+    }
+    QCOMPARE(bytes(), before);
 }
 
 QTEST_MAIN(TestChatSession)

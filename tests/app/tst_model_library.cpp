@@ -56,6 +56,7 @@ private slots:
     void forgettingKeepsTheFiles();
     void loadCanBeCancelled();
     void choosingAnotherModelLoadsIt();
+    void modelThatEndedTheProgramIsNotLoadedByItself();
 };
 
 void TestModelLibrary::everyWayToNameAModelFindsIt()
@@ -294,6 +295,29 @@ void TestModelLibrary::choosingAnotherModelLoadsIt()
     QCOMPARE(library.currentId(), second);
     QVERIFY(
         library.models()->data(library.models()->index(0), ModelListModel::FormatRole).toString().startsWith("GGUF"));
+}
+
+void TestModelLibrary::modelThatEndedTheProgramIsNotLoadedByItself()
+{
+    QTemporaryDir data, models;
+    {
+        ChatController controller(data.path());
+        controller.importPaths(urls({tiny(models.path())}));
+        QTRY_COMPARE(controller.library()->state(), State::Ready);
+    }
+    {
+        auto opened = openChats(data.path()); // as a crash while loading leaves it
+        QVERIFY(opened);
+        ConversationStore store(std::move(opened->database));
+        const qint64 id = store.models()->front().id;
+        QVERIFY(store.setState(ModelLibrary::unfinishedLoadKey(), QString::number(id)));
+    }
+    ChatController controller(data.path());
+    QTRY_COMPARE(controller.library()->state(), State::Failed);
+    QVERIFY(controller.library()->problem().contains(controller.library()->currentName()));
+    QVERIFY(!controller.session()->canSend());
+    controller.library()->load(controller.library()->currentId());
+    QTRY_COMPARE(controller.library()->state(), State::Ready);
 }
 
 QTEST_GUILESS_MAIN(TestModelLibrary)
