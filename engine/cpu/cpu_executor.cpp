@@ -1,9 +1,9 @@
 // The fast CPU executor: a whole Llama, from weights to logits, in the order of the paper.
 //
-// Every thread walks through forward() together; a stage's work is dealt out in chunks and ends in a barrier, five
-// times per layer: q, k and v (with rotary embedding and the append to the KV cache); attention; o; gate and up (with
-// SiLU); down. Up to kOwnRows rows every thread makes its own quantised copy of a stage's input, which costs less
-// than a barrier; more rows are shared out.
+// All threads walk through run() together (thread_pool.h); a stage's work is dealt out in chunks, five stages per
+// layer: q, k and v (with rotary embedding and the append to the KV cache); attention; o; gate and up (with SiLU);
+// down. Up to kOwnRows rows every thread makes its own quantised copy of a stage's input, which costs less than a stage
+// of its own; more rows are shared out.
 //
 // Cost of a token: the packed weights are read once, at the speed of the memory. The residual and all sums are
 // float32; activations are rounded to 16 bits per 32 values before quantised matrices, not at all before dense ones.
@@ -171,8 +171,10 @@ private:
 
     Result<void> collectRows(const Batch& batch);
     void run(int thread, const std::stop_token& stop, float* logits);
-    template <class Produce>
-    void prepare(const Stage& stage, std::int64_t rows, Scratch& scratch, Input (&inputs)[kMaxForms], Produce produce);
+    template <class Produce, class Body>
+    void runStage(const Stage& stage, std::int64_t rows, Scratch& scratch, Produce produce, std::int64_t items,
+        std::int64_t step, Body body);
+    template <class Produce> void addProduct(const Stage& stage, std::int64_t rows, Scratch& scratch, Produce produce);
     std::int64_t chunk(std::int64_t items) const { return std::max<std::int64_t>(1, items / (8 * m_pool.size())); }
     std::int64_t stripeChunk(std::int64_t stripes) const { return roundedUp(chunk(stripes), kPair); }
     void multiply(const PackedLinear& m, std::int64_t first, std::int64_t count, const Input& in, float* tile) const;
@@ -183,7 +185,6 @@ private:
     void attendPrompt(std::int64_t layer, std::int64_t unit, Scratch& scratch);
     void attendSplit(std::int64_t layer, std::int64_t unit, Scratch& scratch);
     void attention(std::int64_t layer, Scratch& scratch);
-    void addProduct(const Stage& stage, const Input& input, std::int64_t rows, Scratch& scratch);
     const float* normed(const float* row, const std::vector<float>& weight, Scratch& scratch);
     const float* attended(std::int64_t row, Scratch& scratch);
     void finishHead(const float* state, float* out) const;
@@ -521,69 +522,66 @@ void CpuExecutor::run(int thread, const std::stop_token& stop, float* logits)
 {
     const auto rows = static_cast<std::int64_t>(m_rows.size());
     Scratch& s = m_scratch[at(thread)];
-    Input inputs[kMaxForms];
     embed();
     for (std::size_t l = 0; l < m_layers.size(); ++l) {
         const Layer& layer = m_layers[l];
         const auto index = static_cast<std::int64_t>(l);
-        if (m_stopped.load(std::memory_order_relaxed))
+        if (stop.stop_requested()) {
+            m_stopped.store(true, std::memory_order_relaxed);
             return;
+        }
         projectHeads(index, s);
         attention(index, s);
+        addProduct(layer.o, rows, s, [&](std::int64_t row) { return attended(row, s); });
 
-        prepare(layer.o, rows, s, inputs, [&](std::int64_t row) { return attended(row, s); });
-        addProduct(layer.o, inputs[0], rows, s);
-
-        prepare(layer.gate_up, rows, s, inputs,
-            [&](std::int64_t row) { return normed(residual(row), layer.post_attention_norm, s); });
         const PackedLinear &gate = layer.gate_up.matrices[0], &up = layer.gate_up.matrices[1];
-        const Input &gate_input = inputs[layer.gate_up.form_of[0]], &up_input = inputs[layer.gate_up.form_of[1]];
-        m_pool.stage(gate.stripes, stripeChunk(gate.stripes), [&](std::int64_t begin, std::int64_t end) {
-            for (std::int64_t i = begin; i < end; i += kPair) {
-                const std::int64_t n = std::min(kPair, end - i);
-                multiply(gate, i, n, gate_input, s.tile[0]);
-                multiply(up, i, n, up_input, s.tile[1]);
-                m_kernels.siluTimes(s.tile[0], s.tile[1], n * rows * kStripe, s.tile[0]);
-                for (std::int64_t j = 0; j < n; ++j)
-                    eachRow(gate, i + j, rows, s.tile[0] + j * rows * kStripe,
-                        [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
-                            float* to = m_product + row * gate.out_features + column;
-                            for (int e = 0; e < width; ++e)
-                                to[e] = from[e];
-                        });
-            }
-        });
-
-        prepare(layer.down, rows, s, inputs, [&](std::int64_t row) { return m_product + row * gate.out_features; });
-        if (thread == 0 && stop.stop_requested()) // before the barrier, so that all threads see the same
-            m_stopped.store(true, std::memory_order_relaxed);
-        addProduct(layer.down, inputs[0], rows, s);
+        runStage(
+            layer.gate_up, rows, s,
+            [&](std::int64_t row) { return normed(residual(row), layer.post_attention_norm, s); }, gate.stripes,
+            stripeChunk(gate.stripes),
+            [&](const Input* inputs, std::int64_t begin, std::int64_t end) {
+                for (std::int64_t i = begin; i < end; i += kPair) {
+                    const std::int64_t n = std::min(kPair, end - i);
+                    multiply(gate, i, n, inputs[layer.gate_up.form_of[0]], s.tile[0]);
+                    multiply(up, i, n, inputs[layer.gate_up.form_of[1]], s.tile[1]);
+                    m_kernels.siluTimes(s.tile[0], s.tile[1], n * rows * kStripe, s.tile[0]);
+                    for (std::int64_t j = 0; j < n; ++j)
+                        eachRow(gate, i + j, rows, s.tile[0] + j * rows * kStripe,
+                            [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
+                                float* to = m_product + row * gate.out_features + column;
+                                for (int e = 0; e < width; ++e)
+                                    to[e] = from[e];
+                            });
+                }
+            });
+        addProduct(layer.down, rows, s, [&](std::int64_t row) { return m_product + row * gate.out_features; });
     }
 
     const auto asked = static_cast<std::int64_t>(m_asked.size());
     if (asked == 0)
         return;
     const PackedLinear& head = m_head.matrices[0];
-    Input in[kMaxForms];
-    prepare(m_head, asked, s, in, [&](std::int64_t i) { return normed(residual(m_asked[at(i)]), m_final_norm, s); });
-    m_pool.stage(head.stripes, stripeChunk(head.stripes), [&](std::int64_t begin, std::int64_t end) {
-        std::uint32_t largest = 0; // magnitude, as bits
-        for (std::int64_t i = begin; i < end; i += kPair) {
-            const std::int64_t n = std::min(kPair, end - i);
-            multiply(head, i, n, in[0], s.tile[0]);
-            for (std::int64_t j = 0; j < n; ++j)
-                eachRow(head, i + j, asked, s.tile[0] + j * asked * kStripe,
-                    [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
-                        float* to = logits + row * head.out_features + column;
-                        for (int e = 0; e < width; ++e) {
-                            to[e] = from[e];
-                            largest = std::max(largest, std::bit_cast<std::uint32_t>(from[e]) & 0x7fffffffu);
-                        }
-                    });
-        }
-        if (largest >= 0x7f800000u)
-            m_not_finite.store(true, std::memory_order_relaxed);
-    });
+    runStage(
+        m_head, asked, s, [&](std::int64_t i) { return normed(residual(m_asked[at(i)]), m_final_norm, s); },
+        head.stripes, stripeChunk(head.stripes),
+        [&](const Input* inputs, std::int64_t begin, std::int64_t end) {
+            std::uint32_t largest = 0; // magnitude, as bits
+            for (std::int64_t i = begin; i < end; i += kPair) {
+                const std::int64_t n = std::min(kPair, end - i);
+                multiply(head, i, n, inputs[0], s.tile[0]);
+                for (std::int64_t j = 0; j < n; ++j)
+                    eachRow(head, i + j, asked, s.tile[0] + j * asked * kStripe,
+                        [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
+                            float* to = logits + row * head.out_features + column;
+                            for (int e = 0; e < width; ++e) {
+                                to[e] = from[e];
+                                largest = std::max(largest, std::bit_cast<std::uint32_t>(from[e]) & 0x7fffffffu);
+                            }
+                        });
+            }
+            if (largest >= 0x7f800000u)
+                m_not_finite.store(true, std::memory_order_relaxed);
+        });
 }
 
 // --- stages ----------------------------------------------------------------------------------------------------
@@ -652,15 +650,17 @@ void CpuExecutor::multiply(
                 tile[n] += m.bias[at((first + i) * kStripe + n)];
 }
 
-// The rows of a stage's input, by produce(row), in every form that its matrices want.
-template <class Produce>
-void CpuExecutor::prepare(
-    const Stage& stage, std::int64_t rows, Scratch& scratch, Input (&inputs)[kMaxForms], Produce produce)
+// body(inputs by form, begin, end) over all items, after the rows of the stage's input, produce(row), have been put
+// into every form that its matrices want.
+template <class Produce, class Body>
+void CpuExecutor::runStage(const Stage& stage, std::int64_t rows, Scratch& scratch, Produce produce, std::int64_t items,
+    std::int64_t step, Body body)
 {
-    const bool own = rows <= kOwnRows;
+    bool ready = rows > kOwnRows; // else by each thread for itself, once it has an item
     const int forms = static_cast<int>(stage.forms.size());
+    Input inputs[kMaxForms];
     for (int f = 0; f < forms; ++f)
-        inputs[f] = input(own ? scratch.inputs : m_inputs, stage, f, rows);
+        inputs[f] = input(ready ? m_inputs : scratch.inputs, stage, f, rows);
     const auto fillRows = [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t row = begin; row < end; ++row) {
             const float* x = produce(row);
@@ -668,10 +668,14 @@ void CpuExecutor::prepare(
                 fill(stage, f, inputs[f], row, x, scratch);
         }
     };
-    if (own)
-        fillRows(0, rows);
-    else
+    if (ready)
         m_pool.stage(rows, chunk(rows), fillRows);
+    m_pool.stage(items, step, [&](std::int64_t begin, std::int64_t end) {
+        if (!ready)
+            fillRows(0, rows);
+        ready = true;
+        body(inputs, begin, end);
+    });
 }
 
 const float* CpuExecutor::normed(const float* row, const std::vector<float>& weight, Scratch& scratch)
@@ -686,15 +690,16 @@ void CpuExecutor::projectHeads(std::int64_t index, Scratch& scratch)
 {
     const Layer& layer = m_layers[at(index)];
     const auto rows = static_cast<std::int64_t>(m_rows.size());
-    Input inputs[kMaxForms];
-    prepare(layer.qkv, rows, scratch, inputs,
-        [&](std::int64_t row) { return normed(residual(row), layer.input_norm, scratch); });
-    m_pool.stage(static_cast<std::int64_t>(m_head_items.size()), 1, [&](std::int64_t begin, std::int64_t) {
-        const HeadItem& item = m_head_items[at(begin)];
-        const PackedLinear& matrix = layer.qkv.matrices[at(item.matrix)];
-        multiply(matrix, item.first_stripe, item.stripes, inputs[layer.qkv.form_of[at(item.matrix)]], scratch.tile[0]);
-        placeHeads(item, index, scratch);
-    });
+    runStage(
+        layer.qkv, rows, scratch, [&](std::int64_t row) { return normed(residual(row), layer.input_norm, scratch); },
+        static_cast<std::int64_t>(m_head_items.size()), 1,
+        [&](const Input* inputs, std::int64_t begin, std::int64_t) {
+            const HeadItem& item = m_head_items[at(begin)];
+            const PackedLinear& matrix = layer.qkv.matrices[at(item.matrix)];
+            multiply(
+                matrix, item.first_stripe, item.stripes, inputs[layer.qkv.form_of[at(item.matrix)]], scratch.tile[0]);
+            placeHeads(item, index, scratch);
+        });
 }
 
 void turn(float* __restrict head, const float* __restrict cosines, const float* __restrict sines, std::int64_t pairs,
@@ -857,23 +862,25 @@ const float* CpuExecutor::attended(std::int64_t row, Scratch& scratch)
     return scratch.normed;
 }
 
-// residual += matrix times input
-void CpuExecutor::addProduct(const Stage& stage, const Input& in, std::int64_t rows, Scratch& scratch)
+// residual += matrix times the rows produce(row)
+template <class Produce>
+void CpuExecutor::addProduct(const Stage& stage, std::int64_t rows, Scratch& scratch, Produce produce)
 {
     const PackedLinear& matrix = stage.matrices[0];
-    m_pool.stage(matrix.stripes, stripeChunk(matrix.stripes), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; i += kPair) {
-            const std::int64_t n = std::min(kPair, end - i);
-            multiply(matrix, i, n, in, scratch.tile[0]);
-            for (std::int64_t j = 0; j < n; ++j)
-                eachRow(matrix, i + j, rows, scratch.tile[0] + j * rows * kStripe,
-                    [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
-                        float* to = residual(row) + column;
-                        for (int e = 0; e < width; ++e)
-                            to[e] += from[e];
-                    });
-        }
-    });
+    runStage(stage, rows, scratch, produce, matrix.stripes, stripeChunk(matrix.stripes),
+        [&](const Input* inputs, std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; i += kPair) {
+                const std::int64_t n = std::min(kPair, end - i);
+                multiply(matrix, i, n, inputs[0], scratch.tile[0]);
+                for (std::int64_t j = 0; j < n; ++j)
+                    eachRow(matrix, i + j, rows, scratch.tile[0] + j * rows * kStripe,
+                        [&](std::int64_t row, std::int64_t column, const float* from, auto width) {
+                            float* to = residual(row) + column;
+                            for (int e = 0; e < width; ++e)
+                                to[e] += from[e];
+                        });
+            }
+        });
 }
 
 // --- the rest --------------------------------------------------------------------------------------------------

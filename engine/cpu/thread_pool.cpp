@@ -63,34 +63,47 @@ void ThreadPool::waitWhile(const std::atomic<std::uint32_t>& value, std::uint32_
 
 void ThreadPool::start()
 {
+    m_first_stage = t_stage = m_stage.load(std::memory_order_relaxed);
+    m_active.store(0, std::memory_order_release);
     m_work.fetch_add(1, std::memory_order_release);
     m_work.notify_all();
     m_call(m_context, 0);
-    barrier(); // everybody is out of the work before its memory goes away
+    // Nobody comes in any more, and everybody is out before the work's memory goes away.
+    std::uint32_t active = m_active.fetch_or(kClosed, std::memory_order_acq_rel) | kClosed;
+    while (active != kClosed) {
+        waitWhile(m_active, active);
+        active = m_active.load(std::memory_order_acquire);
+    }
 }
 
 void ThreadPool::serve(int thread)
 {
-    for (std::uint32_t seen = 0;; ++seen) {
+    for (std::uint32_t seen = 0;;) {
         waitWhile(m_work, seen);
+        seen = m_work.load(std::memory_order_acquire);
         if (m_quit)
             return;
+        std::uint32_t active = m_active.load(std::memory_order_acquire);
+        while (!(active & kClosed)
+            && !m_active.compare_exchange_weak(
+                active, active + 1, std::memory_order_acq_rel, std::memory_order_acquire)) { }
+        if (active & kClosed)
+            continue; // too late for this run
+        t_stage = m_first_stage;
         m_call(m_context, thread);
-        barrier();
+        m_active.fetch_sub(1, std::memory_order_acq_rel);
+        m_active.notify_all();
     }
 }
 
-void ThreadPool::barrier()
+// By the thread that finished the last item.
+void ThreadPool::finishStage()
 {
-    const std::uint32_t phase = m_phase.load(std::memory_order_relaxed);
-    if (m_arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size()) {
-        m_arrived.store(0, std::memory_order_relaxed);
-        m_next.store(0, std::memory_order_relaxed);
-        m_phase.store(phase + 1, std::memory_order_release);
-        m_phase.notify_all();
-    } else {
-        waitWhile(m_phase, phase);
-    }
+    const std::uint32_t next = t_stage; // already counted
+    m_done.store(0, std::memory_order_relaxed);
+    m_next.store(std::uint64_t {next} << 32, std::memory_order_release);
+    m_stage.store(next, std::memory_order_release);
+    m_stage.notify_all();
 }
 
 } // namespace puna
