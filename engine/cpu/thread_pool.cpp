@@ -63,7 +63,7 @@ void ThreadPool::waitWhile(const std::atomic<std::uint32_t>& value, std::uint32_
 
 void ThreadPool::start()
 {
-    m_first_stage = t_stage = m_stage.load(std::memory_order_relaxed);
+    m_first_stage = t_stage = static_cast<std::uint32_t>(m_next.load(std::memory_order_relaxed) >> 32);
     m_active.store(0, std::memory_order_release);
     m_work.fetch_add(1, std::memory_order_release);
     m_work.notify_all();
@@ -96,13 +96,13 @@ void ThreadPool::serve(int thread)
     }
 }
 
-// By the thread that finished the last item.
+// By the thread that finished the last item. As soon as m_next is written others may finish the stage after it: so
+// m_stage is counted up, not written, and comes to the right number in any order.
 void ThreadPool::finishStage()
 {
-    const std::uint32_t next = t_stage; // already counted
     m_done.store(0, std::memory_order_relaxed);
-    m_next.store(std::uint64_t {next} << 32, std::memory_order_release);
-    m_stage.store(next, std::memory_order_release);
+    m_next.store(std::uint64_t {t_stage} << 32, std::memory_order_release); // t_stage is already the next
+    m_stage.fetch_add(1, std::memory_order_release);
     m_stage.notify_all();
 }
 

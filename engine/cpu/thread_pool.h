@@ -57,7 +57,9 @@ public:
                 return finishStage();
             next = m_next.load(std::memory_order_acquire);
         }
-        waitWhile(m_stage, static_cast<std::uint32_t>(number));
+        // m_stage follows m_next; whoever came here in between looks again.
+        while (m_next.load(std::memory_order_acquire) >> 32 == number)
+            waitWhile(m_stage, static_cast<std::uint32_t>(number));
     }
 
 private:
@@ -76,7 +78,7 @@ private:
     alignas(64) std::atomic<std::uint32_t> m_active = kClosed; // threads inside the work, beside the caller
     alignas(64) std::atomic<std::uint64_t> m_next = 0; // stage << 32 | first item that nobody has taken
     alignas(64) std::atomic<std::int64_t> m_done = 0; // items of the stage
-    alignas(64) std::atomic<std::uint32_t> m_stage = 0; // counts stages; same as in m_next
+    alignas(64) std::atomic<std::uint32_t> m_stage = 0; // counts stages; what sleepers watch
     bool m_quit = false;
     std::vector<std::thread> m_threads;
 
