@@ -1,7 +1,7 @@
 // The CPU executors.
 //
 // `cpu`: the fast path. Weights are repacked at load into stripes for the instruction set found at run time
-// (AVX-512 VNNI, AVX2, portable), activations are quantised to 8 bits per 32 elements, KV pages are half precision.
+// (AVX-512 VNNI, AVX2, portable), activations are rounded to 16 bits per 32 elements, KV pages are half precision.
 // `reference`: plain loops in float32, the oracle for every other executor and kernel.
 #pragma once
 

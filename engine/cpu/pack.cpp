@@ -23,12 +23,10 @@ template <class T> T* at(std::byte* stripe, std::int64_t offset, std::int64_t gr
     return reinterpret_cast<T*>(stripe + offset) + group * kStripe;
 }
 
-// The file's group of each of our groups, and for GPTQ the input features in the order of their groups. Groups are
-// padded to whole blocks with features that do not exist (-1).
+// The input features in the order of their groups, which are padded to whole blocks with features that do not exist.
 struct Order {
-    std::vector<std::int32_t> features; // [blocks * 32]
-    std::vector<std::int32_t> group_of; // [groups] in the file
-    std::vector<std::int32_t> blocks; // [groups]
+    std::vector<std::int32_t> features; // [blocks * 32], -1: none
+    std::vector<std::int32_t> blocks; // of each group
 };
 
 Order gptqOrder(const GptqLinear& layer, std::int64_t k)
@@ -47,7 +45,6 @@ Order gptqOrder(const GptqLinear& layer, std::int64_t k)
         const auto to = std::find_if(from, features.end(), [&](std::int32_t i) { return groupOf(i) != group; });
         order.features.insert(order.features.end(), from, to);
         const auto blocks = static_cast<std::int32_t>((to - from + kBlock - 1) / kBlock);
-        order.group_of.push_back(group);
         order.blocks.push_back(blocks);
         while (order.features.size() % kBlock != 0)
             order.features.push_back(-1);

@@ -9,12 +9,12 @@
 #include "engine/cpu/cpu_features.h"
 #include "engine/cpu/parallel_for.h"
 #include "engine/cpu/reference.h"
+#include "engine/cpu/system_memory.h"
 #include "engine/quant/decode.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <new>
 #include <utility>
 
@@ -27,16 +27,6 @@ namespace ref = reference;
 std::size_t at(std::int64_t i)
 {
     return static_cast<std::size_t>(i);
-}
-
-// From /proc/meminfo; 0 where that is not to be had.
-Bytes systemMemory(std::string_view field)
-{
-    std::ifstream meminfo("/proc/meminfo");
-    for (std::string line; std::getline(meminfo, line);)
-        if (line.starts_with(field))
-            return Bytes {std::atoll(line.c_str() + field.size() + 1) * 1024};
-    return {};
 }
 
 std::string gib(std::int64_t bytes)
@@ -430,7 +420,7 @@ Result<std::unique_ptr<Executor>> loadReferenceExecutor(const ModelConfig& confi
         return Error {ErrorCode::argument, "The memory plan has no context, no pages or no rows."};
     const std::int64_t needed = bytesNeeded(config, weights, plan);
     const Bytes available = systemMemory("MemAvailable");
-    if (available.count > 0 && needed > available.count)
+    if (needed > available.count)
         return Error {ErrorCode::memory,
             "The model needs " + gib(needed) + " of memory in float32, and " + gib(available.count)
                 + " are available; choose a shorter context or another device."};
