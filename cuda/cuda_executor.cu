@@ -1,7 +1,7 @@
 // The forward pass on one GPU, from top to bottom: load() packs the weights, forward() runs a batch, decodeStep() and
 // prefill() are the two ways through a layer.
 //
-// decodeStep: 1 to 8 sequences with one new token each. Five launches a layer (qkv, attention, o, gate+up, down), the
+// decodeStep: up to 32 sequences with one new token each. Five launches a layer (qkv, attention, o, gate+up, down), the
 // norms, RoPE, permutations and the gated product fused into them, captured into a graph per number of rows and split
 // of the context; nothing in it depends on the host, so several steps run without it.
 // prefill: everything else, with tokens side by side through the tensor cores.
@@ -10,6 +10,7 @@
 #include "cuda/cuda_executor.h"
 
 #include "cuda/attention.h"
+#include "cuda/blas.h"
 #include "cuda/gemm.h"
 #include "cuda/launch.h"
 #include "cuda/matvec.h"
@@ -34,6 +35,7 @@ std::size_t at(std::int64_t i)
 
 constexpr int kLogitRows = 32; // computed and copied to the host at a time
 constexpr int kMostSteps = 64; // of one forward()
+constexpr int kDecodeRows = 32; // at most, by the decode kernels, kMatvecRows at a time
 
 struct Layer {
     const float *input_norm, *post_attention_norm;
@@ -105,6 +107,7 @@ private:
     Result<void> logitsOf(const Batch& batch, ForwardResult& result);
     AttentionArguments attentionArguments(int layer, int rows) const;
     Result<void> matvecRows(MatvecArguments a, int rows);
+    Result<void> matrices(const GemmArguments& a, bool prompt);
 
     bool isPage(PageId page) const { return page >= 0 && page < m_plan.kv_pages; }
     int queryWidth() const { return m_config.n_heads * m_config.head_dim; }
@@ -127,6 +130,8 @@ private:
     PackedMatrix m_head {};
     bool m_matvec = true; // the matrices suit the decode kernels
 
+    std::unique_ptr<Blas> m_blas; // null: not installed
+
     DeviceBuffer m_pages;
     KvCache m_cache {};
 
@@ -136,7 +141,7 @@ private:
     double* m_frequencies = nullptr;
     float *m_residual = nullptr, *m_qkv = nullptr, *m_attended = nullptr, *m_gated = nullptr, *m_logits = nullptr;
     __half *m_normed[3] = {}, *m_queries = nullptr, *m_attended16 = nullptr, *m_product = nullptr;
-    unsigned* m_row_max = nullptr; // [n_layers, kMatvecRows] in decode, [max_rows] in prefill
+    unsigned* m_row_max = nullptr; // [n_layers, kDecodeRows] in decode, [max_rows] in prefill
     unsigned long long* m_best = nullptr;
     float* m_partials = nullptr;
     unsigned* m_counters = nullptr;
@@ -212,7 +217,7 @@ Result<void> CudaExecutor::load(const ModelWeights& weights, const LoadProgress&
     TRY(uploader.copy(embedding, weights.embedding.data, weights.embedding.bytes()));
     const DTypeInfo type = info(weights.embedding.dtype);
     m_embed = {embedding, weights.embedding.dtype, c.hidden_size / type.block_elements * type.block_bytes,
-        c.hidden_size, m_control.tokens, m_residual, m_row_max, c.n_layers, kMatvecRows, m_best};
+        c.hidden_size, m_control.tokens, m_residual, m_row_max, c.n_layers, kDecodeRows, m_best};
     for (const LayerWeights& source : weights.layers) {
         Layer layer {};
         layer.input_norm = TRY(uploader.floats(source.input_norm, m_weights));
@@ -241,6 +246,7 @@ Result<void> CudaExecutor::load(const ModelWeights& weights, const LoadProgress&
     if (!frequencies.empty())
         TRY(uploader.copy(
             m_frequencies, frequencies.data(), static_cast<std::int64_t>(frequencies.size() * sizeof(double))));
+    m_blas = Blas::open(m_stream.get());
     CUDA_TRY(cudaStreamSynchronize(m_stream.get()));
     if (progress)
         progress(1.0);
@@ -251,7 +257,7 @@ Result<void> CudaExecutor::allocateWorkspace()
 {
     const ModelConfig& c = m_config;
     const std::int64_t rows = m_plan.max_rows;
-    const std::int64_t few = std::max<std::int64_t>(kMatvecRows, m_plan.max_sequences); // rows of a decode step
+    const std::int64_t few = std::max<std::int64_t>(kDecodeRows, m_plan.max_sequences); // rows of a decode step
     const std::int64_t wide = std::max(rows, few);
     const std::int64_t logit_rows = std::max<std::int64_t>(kLogitRows, few);
     const std::int64_t control = Control::over(nullptr, wide, m_plan.max_sequences, m_max_pages).bytes;
@@ -286,7 +292,7 @@ Result<void> CudaExecutor::allocateWorkspace()
         take(m_queries, wide * queryWidth());
         take(m_attended16, wide * gemmInputs(queryWidth()));
         take(m_product, wide * gemmInputs(c.intermediate_size));
-        take(m_row_max, std::max<std::int64_t>(std::int64_t {c.n_layers} * kMatvecRows, wide));
+        take(m_row_max, std::max<std::int64_t>(std::int64_t {c.n_layers} * kDecodeRows, wide));
         take(m_best, logit_rows);
         take(m_partials, partials);
         take(m_counters, few * c.n_heads);
@@ -437,7 +443,7 @@ Result<void> CudaExecutor::enqueueDecodeStep(int rows, int splits, bool sampling
     const cudaStream_t stream = m_stream.get();
     CUDA_TRY(embed(m_embed, rows, stream));
     for (int l = 0; l < c.n_layers; ++l) {
-        if (!m_matvec || rows > kMatvecRows) {
+        if (!m_matvec || rows > kDecodeRows) {
             TRY(enqueuePrefillLayer(l, rows, 0, splits));
             continue;
         }
@@ -463,7 +469,7 @@ Result<void> CudaExecutor::enqueueDecodeStep(int rows, int splits, bool sampling
         o.out = m_residual, o.out_stride = c.hidden_size;
         TRY(matvecRows(o, rows));
 
-        unsigned* row_max = m_row_max + l * kMatvecRows;
+        unsigned* row_max = m_row_max + l * kDecodeRows;
         MatvecArguments gated {};
         gated.m[0] = layer.gate, gated.m[1] = layer.up, gated.matrices = 2;
         gated.x = m_residual, gated.x_stride = c.hidden_size;
@@ -480,7 +486,7 @@ Result<void> CudaExecutor::enqueueDecodeStep(int rows, int splits, bool sampling
         down.out = m_residual, down.out_stride = c.hidden_size;
         TRY(matvecRows(down, rows));
     }
-    if (m_matvec && rows <= kMatvecRows) {
+    if (m_matvec && rows <= kDecodeRows) {
         MatvecArguments head {};
         head.m[0] = m_head, head.matrices = 1;
         head.x = m_residual, head.x_stride = c.hidden_size;
@@ -569,6 +575,15 @@ Result<void> CudaExecutor::decode(const Batch& batch, ForwardResult& result)
 
 // ---- prefill -----------------------------------------------------------------------------------------------------
 
+// Long prompts through the vendor's library where it is installed.
+Result<void> CudaExecutor::matrices(const GemmArguments& a, bool prompt)
+{
+    if (prompt && m_blas && m_blas->takes(a))
+        return m_blas->multiply(a, m_gated); // m_gated: free whenever the input is a scaled product
+    CUDA_TRY(gemm(a, m_stream.get()));
+    return {};
+}
+
 // tiles > 0: of queries, for prefill attention; 0: one new token per sequence, `splits` of the context.
 Result<void> CudaExecutor::enqueuePrefillLayer(int index, int rows, int tiles, int splits)
 {
@@ -596,7 +611,7 @@ Result<void> CudaExecutor::enqueuePrefillLayer(int index, int rows, int tiles, i
     qkv.base[1] = queryWidth(), qkv.base[2] = queryWidth() + keyWidth();
     qkv.out = m_qkv, qkv.out_stride = qkvWidth();
     TRY(normed(qkv, layer.input_norm));
-    CUDA_TRY(gemm(qkv, stream));
+    TRY(matrices(qkv, tiles > 0));
 
     AttentionArguments attention = attentionArguments(index, rows);
     attention.out16 = m_attended16, attention.out_stride = static_cast<int>(gemmInputs(queryWidth()));
@@ -614,14 +629,14 @@ Result<void> CudaExecutor::enqueuePrefillLayer(int index, int rows, int tiles, i
     o.m[0] = layer.o, o.matrices = 1;
     o.x[0] = m_attended16, o.x_stride = attention.out_stride, o.rows = rows;
     o.out = m_residual, o.out_stride = c.hidden_size, o.add = true;
-    CUDA_TRY(gemm(o, stream));
+    TRY(matrices(o, tiles > 0));
 
     GemmArguments gated {};
     gated.m[0] = layer.gate, gated.m[1] = layer.up, gated.matrices = 2;
     gated.base[1] = c.intermediate_size;
     gated.out = m_gated, gated.out_stride = 2 * c.intermediate_size;
     TRY(normed(gated, layer.post_attention_norm));
-    CUDA_TRY(gemm(gated, stream));
+    TRY(matrices(gated, tiles > 0));
     const int product = static_cast<int>(gemmInputs(c.intermediate_size));
     CUDA_TRY(gatedRows(m_gated, m_gated + c.intermediate_size, 2 * c.intermediate_size, rows, c.intermediate_size,
         layer.down.place, m_product, product, m_row_max, stream));
@@ -630,7 +645,7 @@ Result<void> CudaExecutor::enqueuePrefillLayer(int index, int rows, int tiles, i
     down.m[0] = layer.down, down.matrices = 1;
     down.x[0] = m_product, down.x_stride = product, down.rows = rows, down.row_max = m_row_max;
     down.out = m_residual, down.out_stride = c.hidden_size, down.add = true;
-    CUDA_TRY(gemm(down, stream));
+    TRY(matrices(down, tiles > 0));
     return {};
 }
 
@@ -757,7 +772,7 @@ Result<void> CudaExecutor::fillPages(std::span<const PageId> pages, std::uint64_
 
 MemoryReport CudaExecutor::memory() const
 {
-    return {{m_weights.bytes()}, {m_pages.bytes()}, {m_workspace.bytes()}, {0}};
+    return {{m_weights.bytes()}, {m_pages.bytes()}, {m_workspace.bytes() + (m_blas ? m_blas->bytes() : 0)}, {0}};
 }
 
 DeviceInfo CudaExecutor::device() const

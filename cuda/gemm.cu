@@ -4,15 +4,12 @@
 
 #include "cuda/gemm.h"
 #include "cuda/launch.h"
-#include "cuda/unpack.cuh"
+#include "cuda/weights.cuh"
 
 namespace puna::cuda {
 
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * 32;
-constexpr int kTileStripes = 2 * kWarps;
 constexpr int kStages = 4;
 
 struct Unit {
@@ -23,7 +20,7 @@ struct Unit {
 
 // A unit's words and scales of two stripes, as loaded.
 struct Weights {
-    uint32_t w[2][16];
+    uint32_t w[2][8]; // those of 16-bit units are not fetched ahead
     uint32_t scale[2][2], offset[2][2]; // [stripe][input half]: rows g, g + 8
 };
 
@@ -45,32 +42,16 @@ __device__ __forceinline__ void unpackWeights(const Weights& v, Offset offset, u
 #pragma unroll
         for (int j = 0; j < Bits; ++j)
             w[j] = v.w[s][j];
-        unpack<Bits>(w, a[s], magic);
-        if constexpr (Bits != 16) {
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                const half2 both = asHalf2(v.scale[s][i >> 3]);
-                const half2 scale = i & 4 ? __high2half2(both) : __low2half2(both);
-                if (offset == Offset::none) {
-                    a[s][i] = bits(__hmul2(asHalf2(a[s][i]), scale));
-                } else {
-                    constexpr float zero = 1 << (Bits - 1);
-                    const half2 pair = asHalf2(v.offset[s][i >> 3]);
-                    const float o = __half2float(i & 4 ? __high2half(pair) : __low2half(pair));
-                    if (offset == Offset::zero_point)
-                        a[s][i] = bits(__hmul2(__hadd2(asHalf2(a[s][i]), __float2half2_rn(zero - o)), scale));
-                    else
-                        a[s][i] =
-                            bits(__hfma2(asHalf2(a[s][i]), scale, __float2half2_rn(fmaf(zero, __low2float(scale), o))));
-                }
-            }
-        }
+        unpackScaled<Bits>(w, v.scale[s], v.offset[s], offset, magic, a[s]);
     }
 }
 
-template <int Tiles> // of 8 tokens
-__global__ void __launch_bounds__(kThreads, 2) gemmKernel(const __grid_constant__ GemmArguments p)
+template <int Tiles, int Warps> // tiles of 8 tokens
+__global__ void __launch_bounds__(Warps * 32, 8 / Warps)
+    gemmKernel(const __grid_constant__ GemmArguments p, uint32_t magic)
 {
+    constexpr int kThreads = Warps * 32;
+    constexpr int kTileStripes = 2 * Warps;
     constexpr int kTokens = Tiles * 8;
     constexpr int kStage = kTokens * 128; // bytes
     extern __shared__ __align__(128) char shared[];
@@ -154,7 +135,6 @@ __global__ void __launch_bounds__(kThreads, 2) gemmKernel(const __grid_constant_
             loadWords<8>(from, weights);
             break;
         default:
-            loadWords<16>(from, weights);
             return;
         }
         const int second = u.shift == 5 ? 8 * pair_words : 0;
@@ -173,7 +153,6 @@ __global__ void __launch_bounds__(kThreads, 2) gemmKernel(const __grid_constant_
     for (int i = 0; i < kStages - 1; ++i)
         requestInput(i);
     requestWeights(0);
-    const uint32_t magic = magicHalves();
     float acc[2][Tiles][4] = {};
     for (int i = 0; i < n_units; ++i) {
         waitCopies<kStages - 2>();
@@ -200,7 +179,11 @@ __global__ void __launch_bounds__(kThreads, 2) gemmKernel(const __grid_constant_
             unpackWeights<8>(weights, m.offset, magic, a);
             break;
         default:
-            unpackWeights<16>(weights, m.offset, magic, a);
+#pragma unroll
+            for (int s = 0; s < 2; ++s)
+#pragma unroll
+                for (int j = 0; j < 16; ++j)
+                    a[s][j] = __ldg(codes[s] + (units[i].line + j) * 32);
             break;
         }
         requestWeights(i + 1);
@@ -209,13 +192,23 @@ __global__ void __launch_bounds__(kThreads, 2) gemmKernel(const __grid_constant_
 #pragma unroll
         for (int h = 0; h < 2; ++h)
 #pragma unroll
-            for (int n = 0; n < Tiles; ++n) {
-                const uint4 b = *reinterpret_cast<const uint4*>(from + n * 1024 + (((h * 4 + t) ^ flip) << 4));
+            for (int n = 0; n < Tiles; n += 2) { // two MMAs of the same sums stand apart
+                uint4 b[2];
 #pragma unroll
-                for (int s = 0; s < 2; ++s) {
-                    mma(acc[s][n], a[s][8 * h], a[s][8 * h + 4], a[s][8 * h + 1], a[s][8 * h + 5], b.x, b.y);
-                    mma(acc[s][n], a[s][8 * h + 2], a[s][8 * h + 6], a[s][8 * h + 3], a[s][8 * h + 7], b.z, b.w);
-                }
+                for (int j = 0; j < 2; ++j)
+                    b[j] = *reinterpret_cast<const uint4*>(from + (n + j) * 1024 + (((h * 4 + t) ^ flip) << 4));
+#pragma unroll
+                for (int j = 0; j < 2; ++j)
+#pragma unroll
+                    for (int s = 0; s < 2; ++s)
+                        mma(acc[s][n + j], a[s][8 * h], a[s][8 * h + 4], a[s][8 * h + 1], a[s][8 * h + 5], b[j].x,
+                            b[j].y);
+#pragma unroll
+                for (int j = 0; j < 2; ++j)
+#pragma unroll
+                    for (int s = 0; s < 2; ++s)
+                        mma(acc[s][n + j], a[s][8 * h + 2], a[s][8 * h + 6], a[s][8 * h + 3], a[s][8 * h + 7], b[j].z,
+                            b[j].w);
             }
     }
 
@@ -244,8 +237,9 @@ __global__ void __launch_bounds__(kThreads, 2) gemmKernel(const __grid_constant_
         }
 }
 
-template <int Tiles> cudaError_t run(const GemmArguments& p, cudaStream_t stream)
+template <int Tiles, int Warps> cudaError_t run(const GemmArguments& p, cudaStream_t stream)
 {
+    constexpr int kTileStripes = 2 * Warps;
     int tiles = 0;
     int units = 0;
     for (int i = 0; i < p.matrices; ++i) {
@@ -253,16 +247,16 @@ template <int Tiles> cudaError_t run(const GemmArguments& p, cudaStream_t stream
         units = std::max(units, p.m[i].n_runs * 4);
     }
     const int bytes = kStages * Tiles * 1024 + units * static_cast<int>(sizeof(Unit));
-    return launch(Overlap::no, gemmKernel<Tiles>,
-        dim3(static_cast<unsigned>((p.rows + Tiles * 8 - 1) / (Tiles * 8)), static_cast<unsigned>(tiles)), kThreads,
-        bytes, stream, p);
+    return launch(Overlap::no, gemmKernel<Tiles, Warps>,
+        dim3(static_cast<unsigned>((p.rows + Tiles * 8 - 1) / (Tiles * 8)), static_cast<unsigned>(tiles)), Warps * 32,
+        bytes, stream, p, kMagicHalves);
 }
 
 } // namespace
 
 cudaError_t prepareGemm()
 {
-    for (auto* kernel : {gemmKernel<4>, gemmKernel<8>, gemmKernel<16>})
+    for (auto* kernel : {gemmKernel<4, 4>, gemmKernel<8, 4>, gemmKernel<16, 4>, gemmKernel<16, 8>})
         if (const cudaError_t error =
                 cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 112 * 1024);
             error != cudaSuccess)
@@ -272,7 +266,10 @@ cudaError_t prepareGemm()
 
 cudaError_t gemm(const GemmArguments& p, cudaStream_t stream)
 {
-    return p.rows <= 32 ? run<4>(p, stream) : p.rows <= 64 ? run<8>(p, stream) : run<16>(p, stream);
+    return p.rows <= 32 ? run<4, 4>(p, stream)
+        : p.rows <= 64  ? run<8, 4>(p, stream)
+        : p.rows <= 256 ? run<16, 4>(p, stream)
+                        : run<16, 8>(p, stream);
 }
 
 } // namespace puna::cuda

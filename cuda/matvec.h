@@ -34,12 +34,13 @@ struct MatvecArguments {
     const std::uint16_t* place; // gated: stored position of output n in the next matrix; null: n
     unsigned* out_max; // gated, [rows]
     unsigned long long* best; // logits, [rows]
+    int stripes_of_block; // set by matvec()
 };
 
 // Rows that one launch can take of these matrices: their inputs have to fit into shared memory.
 int matvecRows(std::int64_t k, bool normed, int code_bytes, int scale_bytes);
 
 cudaError_t prepareMatvec(); // once per device
-cudaError_t matvec(const MatvecArguments& arguments, int processors, cudaStream_t stream);
+cudaError_t matvec(MatvecArguments arguments, int processors, cudaStream_t stream);
 
 } // namespace puna::cuda

@@ -43,6 +43,7 @@ void addBand(PackedLayout& layout, int bits, std::int64_t begin, std::int64_t en
         run.bits = static_cast<std::uint8_t>(bits);
         run.units = static_cast<std::uint8_t>(std::min<std::int64_t>(run_units, units - unit));
         run.shift = static_cast<std::uint8_t>(shift);
+        run.limit = static_cast<std::uint32_t>(divideUp(end, 32));
         for (int u = 0; u < run.units; ++u)
             for (int j = 0; j < bits; ++j)
                 layout.lines.push_back({static_cast<std::uint16_t>(run.block + 2 * u),
@@ -54,6 +55,73 @@ void addBand(PackedLayout& layout, int bits, std::int64_t begin, std::int64_t en
             run.scales = static_cast<std::uint8_t>(scales * layout.scale_pieces);
         }
         layout.runs.push_back(run);
+    }
+}
+
+// The stripe's units dealt to the warps of the matvec, each a part of its own in one piece, cut into visits.
+void addVisits(PackedLayout& layout)
+{
+    struct Unit {
+        std::uint32_t line;
+        std::uint16_t block, scale; // scale: 16-byte pieces
+        std::uint8_t bits, shift;
+        bool joined; // shares a scale with the unit before
+    };
+    std::vector<Unit> units;
+    for (const Run& run : layout.runs)
+        for (int u = 0; u < run.units; ++u) {
+            const int scale = run.bits == 16 ? 0 : (u * kUnitInputs >> run.shift) * layout.scale_pieces;
+            units.push_back({run.line + static_cast<std::uint32_t>(u * run.bits),
+                static_cast<std::uint16_t>(run.block + 2 * u), static_cast<std::uint16_t>(run.scale + scale), run.bits,
+                run.shift, run.bits != 16 && run.shift == 7 && u % 2 == 1});
+        }
+    const auto count = static_cast<std::int64_t>(units.size());
+    const auto border = [&](std::int64_t warp) {
+        std::int64_t u = count * warp / kMatvecWarps;
+        while (u > 0 && u < count && units[at(u)].joined)
+            --u;
+        return u;
+    };
+    std::vector<Visit> visits[kMatvecWarps];
+    std::size_t most = 1;
+    for (int warp = 0; warp < kMatvecWarps; ++warp) {
+        for (std::int64_t u = border(warp); u < border(warp + 1); ++u) {
+            const Unit& unit = units[at(u)];
+            std::vector<Visit>& own = visits[warp];
+            Visit* visit = own.empty() ? nullptr : &own.back();
+            int taken = 0;
+            if (visit)
+                for (int i = 0; i < visit->segments; ++i)
+                    taken += visit->segment[i].units;
+            Visit::Segment* last = visit ? &visit->segment[visit->segments - 1] : nullptr;
+            const bool same = last && last->bits == unit.bits && last->shift == unit.shift
+                && last->block + 2 * last->units == unit.block;
+            const bool fits = visit && visit->lines + unit.bits <= 40 && (same || visit->segments < Visit::kSegments)
+                && (taken < 7 || (taken < 8 && (unit.joined || unit.bits == 16 || unit.shift != 7)));
+            if (!visit || (!fits && !unit.joined)) {
+                Visit fresh {};
+                fresh.line = unit.line;
+                fresh.scale = unit.scale;
+                own.push_back(fresh);
+                visit = &own.back();
+                last = nullptr;
+            }
+            if (!last || !same) {
+                last = &visit->segment[visit->segments++];
+                *last = {
+                    unit.bits, 0, unit.shift, 0, unit.block, static_cast<std::uint16_t>(unit.scale - visit->scale)};
+            }
+            ++last->units;
+            visit->lines = static_cast<std::uint8_t>(visit->lines + unit.bits);
+            if (unit.bits != 16 && !unit.joined)
+                visit->scales = static_cast<std::uint8_t>(
+                    visit->scales + std::max(1, kUnitInputs >> unit.shift) * layout.scale_pieces);
+        }
+        most = std::max(most, visits[warp].size());
+    }
+    for (std::vector<Visit>& own : visits) {
+        own.resize(most);
+        layout.visits.insert(layout.visits.end(), own.begin(), own.end());
     }
 }
 
@@ -156,7 +224,7 @@ void layoutDense(PackedLayout& layout, const DenseLinear& dense)
 
 } // namespace
 
-PackedLayout layoutOf(const Linear& linear)
+static PackedLayout layoutWithoutVisits(const Linear& linear)
 {
     PackedLayout layout;
     layout.n = linear.out_features;
@@ -182,11 +250,19 @@ PackedLayout layoutOf(const Linear& linear)
     return layout;
 }
 
+PackedLayout layoutOf(const Linear& linear)
+{
+    PackedLayout layout = layoutWithoutVisits(linear);
+    addVisits(layout);
+    return layout;
+}
+
 std::int64_t PackedLayout::bytes() const
 {
     const auto rounded = [](std::size_t b) { return Arena::rounded(static_cast<std::int64_t>(b)); };
     return Arena::rounded(codeBytes()) + Arena::rounded(scaleBytes()) + rounded(runs.size() * sizeof(Run))
-        + 2 * rounded(perm.size() * 2) + (has_row_scale ? rounded(at(n) * 4) : 0) + (has_bias ? rounded(at(n) * 4) : 0);
+        + rounded(visits.size() * sizeof(Visit)) + 2 * rounded(perm.size() * 2)
+        + (has_row_scale ? rounded(at(n) * 4) : 0) + (has_bias ? rounded(at(n) * 4) : 0);
 }
 
 void* Arena::take(std::int64_t bytes)
@@ -525,10 +601,12 @@ Result<PackedMatrix> Uploader::pack(const Linear& linear, const PackedLayout& la
     m.stripe_lines = static_cast<std::uint32_t>(layout.lines.size());
     m.stripe_scales =
         static_cast<std::uint32_t>(layout.scale_blocks.size()) * static_cast<std::uint32_t>(layout.scale_pieces);
-    for (const Run& run : layout.runs) {
-        m.code_bytes = std::max(m.code_bytes, run.units * run.bits * kLineBytes);
-        m.scale_bytes = std::max(m.scale_bytes, run.scales * 16);
+    m.n_visits = static_cast<std::int32_t>(layout.visits.size()) / kMatvecWarps;
+    for (const Visit& visit : layout.visits) {
+        m.code_bytes = std::max(m.code_bytes, visit.lines * kLineBytes);
+        m.scale_bytes = std::max(m.scale_bytes, visit.scales * 16);
     }
+    m.visits = static_cast<const Visit*>(TRY(keep(layout.visits)));
     m.runs = static_cast<const Run*>(TRY(keep(layout.runs)));
     if (!layout.perm.empty()) {
         m.perm = static_cast<const std::uint16_t*>(TRY(keep(layout.perm)));

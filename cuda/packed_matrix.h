@@ -41,9 +41,26 @@ struct Run {
     std::uint8_t units;
     std::uint8_t shift; // of a scale: 5, 6, 7
     std::uint8_t scales; // 16-byte pieces of scales
-    std::uint32_t unused;
+    std::uint32_t limit; // end of the band: input / 32, rounded up
 };
 static_assert(sizeof(Run) == 16);
+
+// What one warp of the matvec takes at a time: up to 8 units that follow each other in a stripe, whatever their widths.
+struct Visit {
+    static constexpr int kSegments = 4;
+    struct Segment { // units of one band
+        std::uint8_t bits, units, shift, unused;
+        std::uint16_t block; // first input / 32
+        std::uint16_t scale; // first 16 bytes of its scales, in the visit
+    };
+    std::uint32_t line; // in the stripe
+    std::uint16_t scale; // first 16 bytes of its scales, in the stripe
+    std::uint8_t lines, scales, segments, unused[3]; // lines 0: nothing to do
+    Segment segment[kSegments];
+    std::uint32_t padding;
+};
+static_assert(sizeof(Visit) == 48);
+constexpr int kMatvecWarps = 8;
 
 enum class Offset : std::int32_t { none, minimum, zero_point };
 
@@ -56,12 +73,13 @@ struct PackedMatrix {
     const std::uint16_t* place; // [k] natural -> stored; null: identity
     const float* bias; // [n] or null
     const float* row_scale; // [n] or null
-    std::int32_t n_runs;
+    const Visit* visits; // [kMatvecWarps, n_visits]
+    std::int32_t n_runs, n_visits;
     std::uint32_t stripe_lines;
     std::uint32_t stripe_scales; // 16-byte pieces
     std::int32_t n, k, stripes;
     Offset offset;
-    std::int32_t code_bytes, scale_bytes; // of the largest run
+    std::int32_t code_bytes, scale_bytes; // of the largest visit
 };
 
 // Where bit c of the code at half h (0 low, 1 high) of pair i lies in a lane's words of a unit.
@@ -111,6 +129,7 @@ struct PackedLayout {
     };
     enum class Source { exl2, gptq, gguf, dense, decoded } source;
     std::vector<Run> runs;
+    std::vector<Visit> visits;
     std::vector<Line> lines;
     std::vector<std::uint16_t> scale_blocks; // input / 32 of each scale
     std::vector<std::uint16_t> group; // of each 32 inputs

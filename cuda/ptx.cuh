@@ -72,6 +72,30 @@ __device__ __forceinline__ void waitCopies(int pending)
     }
 }
 
+// Barriers in shared memory that count arriving bytes, and bulk copies that report to them.
+__device__ __forceinline__ void initBarrier(uint32_t barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void expectBytes(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copyBulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+__device__ __forceinline__ void waitBarrier(uint32_t barrier, uint32_t parity)
+{
+    asm volatile(
+        "{\n .reg .pred p;\nAGAIN:\n mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n @!p bra AGAIN;\n}" ::"r"(
+            barrier),
+        "r"(parity)
+        : "memory");
+}
+
 // Programmatic dependent launch: let the next kernel start; wait until all before this one are done and visible.
 __device__ __forceinline__ void startDependents()
 {

@@ -6,14 +6,17 @@
 #pragma once
 
 #include "cuda/ptx.cuh"
+#include "engine/base/dtype.h"
 
 namespace puna::cuda {
 
-__device__ __forceinline__ uint32_t magicHalves()
+constexpr uint32_t kMagicHalves = 0x64006400;
+
+// A pair of equal halves as a literal (cuda_fp16's conversions are instructions, even of constants).
+template <int Numerator, int Denominator = 1> __device__ __forceinline__ half2 halves()
 {
-    uint32_t m;
-    asm volatile("mov.u32 %0, 0x64006400;" : "=r"(m));
-    return m;
+    constexpr uint32_t h = floatToHalf(static_cast<float>(Numerator) / Denominator);
+    return asHalf2(h | h << 16);
 }
 
 // The code at bits Position ... Position + Bits - 1 of both halves of w, minus 2^(Bits-1).
@@ -21,12 +24,11 @@ template <int Bits, int Position> __device__ __forceinline__ uint32_t field(uint
 {
     constexpr uint32_t mask = ((1u << Bits) - 1u) << Position;
     const uint32_t v = (w & (mask | mask << 16)) | magic;
-    constexpr float unit = 1.0f / (1 << Position);
-    constexpr float base = 1024.0f * unit + (1 << (Bits - 1));
+    constexpr int base = (1024 >> Position) + (1 << (Bits - 1));
     if constexpr (Position == 0)
-        return bits(__hsub2(asHalf2(v), __float2half2_rn(base)));
+        return bits(__hadd2(asHalf2(v), halves<-base>()));
     else
-        return bits(__hfma2(asHalf2(v), __float2half2_rn(unit), __float2half2_rn(-base)));
+        return bits(__hfma2(asHalf2(v), halves<1, 1 << Position>(), halves<-base>()));
 }
 
 template <int Bits> __device__ __forceinline__ void unpack(const uint32_t (&w)[Bits], uint32_t (&a)[16], uint32_t magic)
@@ -50,9 +52,8 @@ template <int Bits> __device__ __forceinline__ void unpack(const uint32_t (&w)[B
     } else if constexpr (Bits == 8) {
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
-            const half2 base = __float2half2_rn(1152.0f);
-            a[2 * j] = bits(__hsub2(asHalf2(__byte_perm(w[j], magic, 0x5150)), base));
-            a[2 * j + 1] = bits(__hsub2(asHalf2(__byte_perm(w[j], magic, 0x5352)), base));
+            a[2 * j] = bits(__hadd2(asHalf2(__byte_perm(w[j], magic, 0x5150)), halves<-1152>()));
+            a[2 * j + 1] = bits(__hadd2(asHalf2(__byte_perm(w[j], magic, 0x5352)), halves<-1152>()));
         }
     } else if constexpr (Bits == 3) {
 #pragma unroll

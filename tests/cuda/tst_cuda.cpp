@@ -3,6 +3,7 @@
 // failed. Without a usable GPU it says why and is skipped.
 
 #include "cuda/attention.h"
+#include "cuda/blas.h"
 #include "cuda/cuda_executor.h"
 #include "cuda/gemm.h"
 #include "cuda/matvec.h"
@@ -503,6 +504,8 @@ void epilogues(int processors)
 
 void matricesTimesMatrices()
 {
+    const std::unique_ptr<Blas> blas = Blas::open(nullptr);
+    std::printf("         the vendor's matrix library is %s\n", blas ? "here" : "not here");
     for (auto& [name, random] : randomLayers()) {
         const Linear& linear = random.linear;
         const Packed p = packed(linear);
@@ -525,6 +528,21 @@ void matricesTimesMatrices()
             const double error = relativeError(out.values(), product(linear, w, normed(x, gamma, rows, 1e-5f), rows));
             check(error < kProductError,
                 "gemm " + name + ", " + std::to_string(rows) + " rows: " + std::to_string(error));
+            if (!blas || !blas->takes(a))
+                continue;
+            const OnDevice<float> scratch(rows * n);
+            const OnDevice<unsigned> row_max(std::vector<unsigned>(at(rows), 139u << 23)); // scaled by 2^2
+            const std::vector<float> before = floats(rows * n, 10.0f);
+            for (const bool scaled : {false, true}) {
+                const OnDevice<float> sum(before);
+                a.out = sum.get(), a.add = true, a.row_max = scaled ? row_max.get() : nullptr;
+                if (const auto done = blas->multiply(a, scratch.get()); !done)
+                    stop(done.error().message);
+                std::vector<double> y = product(linear, w, normed(x, gamma, rows, 1e-5f), rows);
+                for (std::size_t i = 0; i < y.size(); ++i)
+                    y[i] = y[i] * (scaled ? 0.25 : 1.0) + before[i];
+                check(relativeError(sum.values(), y) < kProductError, "the vendor's library, " + name);
+            }
         }
     }
     // The gated product of many rows.
