@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <numeric>
 
 namespace puna::test {
 
@@ -30,14 +29,11 @@ bool goldenAnswersAvailable()
     return !goldenFile().empty() && !starter().empty();
 }
 
-std::vector<std::string> differingAnswers(DeviceKind device, double margin, std::vector<std::size_t> conversations)
+std::vector<std::string> differingAnswers(
+    DeviceKind device, double margin, const std::vector<std::size_t>& conversations)
 {
     const auto golden = nlohmann::json::parse(readFile(goldenFile()));
     const auto& chats = golden["chat"];
-    if (conversations.empty()) {
-        conversations.resize(chats.size());
-        std::iota(conversations.begin(), conversations.end(), std::size_t {0});
-    }
     Engine engine;
     LoadOptions options;
     options.device = device;

@@ -4,7 +4,6 @@
 
 #include "engine/engine.h"
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,9 @@ namespace puna::test {
 
 bool goldenAnswersAvailable(); // the starter model and the golden data
 
-// One sentence for each conversation (by index, empty: all) whose prompt, tokens or text differ. Tokens must be equal
+// One sentence for each conversation (by index, 0 to 15) whose prompt, tokens or text differ. Tokens must be equal
 // up to the first step whose margin in the reference is below `margin`.
-std::vector<std::string> differingAnswers(DeviceKind device, double margin, std::vector<std::size_t> conversations);
+std::vector<std::string> differingAnswers(
+    DeviceKind device, double margin, const std::vector<std::size_t>& conversations);
 
 } // namespace puna::test
