@@ -81,7 +81,8 @@ void Theme::askPortal()
     QDBusConnection bus = QDBusConnection::sessionBus();
     if (g_forced != Scheme::System || !bus.isConnected())
         return;
-    bus.connect(kPortalService, kPortalPath, kPortalInterface, "SettingChanged", this,
+    // Of any sender: to name one would ask the bus for its owner, and wait for the answer.
+    bus.connect(QString(), kPortalPath, kPortalInterface, "SettingChanged", this,
         SLOT(onPortalSetting(QString, QString, QDBusVariant)));
     QDBusMessage call = QDBusMessage::createMethodCall(kPortalService, kPortalPath, kPortalInterface, "Read");
     call << QString(kAppearance) << QString(kColorScheme);

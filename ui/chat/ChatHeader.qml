@@ -103,6 +103,7 @@ Rectangle {
         anchors.verticalCenter: parent.verticalCenter
         library: ChatController.library
         compact: root.narrow
+        nameMaximum: Math.max(3 * Theme.em, Math.min(18 * Theme.em, root.width * 0.6 - 13 * Theme.em))
         open: root.chooserOpen
         onClicked: root.chooserRequested()
     }

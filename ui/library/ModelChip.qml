@@ -9,6 +9,7 @@ T.AbstractButton {
 
     required property ModelLibrary library
     property bool compact: false
+    property real nameMaximum: 18 * Theme.em
     property bool open: false // its chooser
     readonly property bool loading: library.state === ModelLibrary.Loading
     readonly property string quiet: library.deviceText === "CPU" ? qsTr("CPU") : library.bpwText
@@ -38,7 +39,7 @@ T.AbstractButton {
 
                     x: root.compact ? 8 : 10
                     anchors.verticalCenter: parent.verticalCenter
-                    width: Math.min(implicitWidth, (root.compact ? 8 : 18) * Theme.em)
+                    width: Math.min(implicitWidth, root.nameMaximum)
                     text: root.library.chosen ? root.library.currentName : qsTr("No model")
                     color: root.library.chosen ? Theme.text : Theme.textMuted
                     elide: Text.ElideRight
