@@ -527,7 +527,9 @@ TinyVocabulary tinyVocabulary()
 fs::path writeTinyModel(const fs::path& folder, const TinyModelOptions& options)
 {
     const TinyVocabulary vocabulary = tinyVocabulary();
-    const Weights weights = makeWeights(options.seed, vocabulary);
+    Weights weights = makeWeights(options.seed, vocabulary);
+    if (!options.ends)
+        weights.head.at(TinyVocabulary::kEnd, 0) = -8.0f; // as unlikely as what is no word
     switch (options.format) {
     case TinyFormat::fp16:
     case TinyFormat::exl2:

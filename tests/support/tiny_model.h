@@ -27,6 +27,7 @@ struct TinyModelOptions {
     TinyFormat format = TinyFormat::fp16;
     std::uint64_t seed = 1;
     int max_context = 2048;
+    bool ends = true; // false: only the context's length ends an answer
 };
 
 // A fresh folder `folder`/tiny or file `folder`/tiny.gguf; returns its path, for Engine::load.
