@@ -2,6 +2,7 @@
 
 #include <QDBusConnection>
 #include <QDBusMessage>
+#include <QDBusMetaType>
 #include <QDBusPendingCallWatcher>
 #include <QDBusPendingReply>
 #include <QEvent>
@@ -81,12 +82,15 @@ void Theme::askPortal()
     QDBusConnection bus = QDBusConnection::sessionBus();
     if (g_forced != Scheme::System || !bus.isConnected())
         return;
-    // Of any sender: to name one would ask the bus for its owner, and wait for the answer.
-    bus.connect(QString(), kPortalPath, kPortalInterface, "SettingChanged", this,
-        SLOT(onPortalSetting(QString, QString, QDBusVariant)));
     QDBusMessage call = QDBusMessage::createMethodCall(kPortalService, kPortalPath, kPortalInterface, "Read");
     call << QString(kAppearance) << QString(kColorScheme);
     auto* watcher = new QDBusPendingCallWatcher(bus.asyncCall(call, 2000), this);
+    // Of any sender: to name one would ask the bus for its owner, and wait for the answer.
+    // Qt 6.4 knows QDBusVariant in a slot only after its types have been set up, which any use of the registry does.
+    QDBusMetaType::typeToSignature(QMetaType::fromType<QDBusVariant>());
+    if (!bus.connect(QString(), kPortalPath, kPortalInterface, "SettingChanged", this,
+            SLOT(onPortalSetting(QString, QString, QDBusVariant))))
+        qWarning("The desktop's changes of light and dark will not be noticed.");
     connect(watcher, &QDBusPendingCallWatcher::finished, this, [this, watcher] {
         const QDBusPendingReply<QDBusVariant> reply = *watcher;
         watcher->deleteLater();
