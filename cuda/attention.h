@@ -59,6 +59,7 @@ struct AttentionArguments {
 
 bool hasTensorAttention(int head_dim);
 int splitKeys(int head_dim); // keys of one split in decode
+int mostSplits(int head_dim); // that one launch can add up
 std::int64_t partialFloats(int rows, std::int64_t splits, int n_heads, int head_dim);
 cudaError_t prepareAttention(int head_dim);
 

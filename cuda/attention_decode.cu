@@ -24,7 +24,8 @@ template <int D> struct Shape {
     static constexpr int stride = D + 8; // halves: rows of 8 x 8 matrices in different banks
     static constexpr int q_at = 0;
     static constexpr int turns_at = kRows * stride * 2;
-    static constexpr int tile_at = (turns_at + D / 2 * 8 + 127) / 128 * 128;
+    static constexpr int raw_at = turns_at + D / 2 * 8; // queries, key and value of the new token, as they come
+    static constexpr int tile_at = (raw_at + (kRows + 2) * D * 4 + 127) / 128 * 128;
     static constexpr int tile = keys * stride * 2; // bytes of a warp's keys or values
     static constexpr int bytes = tile_at + kWarps * 2 * tile;
     static_assert(kWarps * kRows * (D + 2) * 4 <= kWarps * 2 * tile); // partial results, over the tiles
@@ -79,30 +80,36 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
         *reinterpret_cast<uint4*>(v_tile + i / kPieces * S::stride + i % kPieces * 8) = make_uint4(0, 0, 0, 0);
 
     auto* turns = reinterpret_cast<float2*>(shared + S::turns_at);
+    auto* raw = reinterpret_cast<float*>(shared + S::raw_at);
+    const float* qkv = a.qkv + static_cast<std::int64_t>(row) * a.qkv_stride;
+    const float* queries = qkv + (kv_head * group + first_head) * D;
+    const float* key = qkv + a.key_base + kv_head * D;
+    const float* value = qkv + a.value_base + kv_head * D;
+#pragma unroll 6
+    for (int i = tid; i < (heads + 2) * D; i += kWarps * 32)
+        raw[i] = i < heads * D ? queries[i] : i < (heads + 1) * D ? key[i - heads * D] : value[i - (heads + 1) * D];
     for (int i = tid; i < a.pairs; i += kWarps * 32)
         turns[i] = rotation(position, a.frequencies[i]);
     __syncthreads();
     const bool interleaved = a.style == RopeStyle::interleaved;
-    const float* qkv = a.qkv + static_cast<std::int64_t>(row) * a.qkv_stride;
     auto* q = reinterpret_cast<__half*>(shared + S::q_at);
     constexpr float kLog2e = 1.4426950408889634f;
+    const float scale = a.scale * kLog2e;
     for (int i = tid; i < kRows * D; i += kWarps * 32) {
         const int r = i / D;
         float v = 0.0f;
-        if (r < heads) {
-            const float* head = qkv + (kv_head * group + first_head + r) * D;
-            v = rotated([&](int d) { return head[d]; }, turns, a.pairs, interleaved, i % D) * (a.scale * kLog2e);
-        }
+        if (r < heads)
+            v = rotated([&](int d) { return raw[r * D + d]; }, turns, a.pairs, interleaved, i % D) * scale;
         q[r * S::stride + i % D] = __float2half_rn(v);
     }
     if (fresh >= 0 && fresh < S::keys) {
-        const float* key = qkv + a.key_base + kv_head * D;
-        const float* value = qkv + a.value_base + kv_head * D;
         __half* k_to = const_cast<__half*>(k_from) + fresh * D;
         __half* v_to = const_cast<__half*>(v_from) + fresh * D;
+        const float* raw_key = raw + heads * D;
         for (int d = lane; d < D; d += 32) {
-            const __half k = __float2half_rn(rotated([&](int e) { return key[e]; }, turns, a.pairs, interleaved, d));
-            const __half v = __float2half_rn(value[d]);
+            const __half k =
+                __float2half_rn(rotated([&](int e) { return raw_key[e]; }, turns, a.pairs, interleaved, d));
+            const __half v = __float2half_rn(raw_key[D + d]);
             k_tile[fresh * S::stride + d] = k;
             v_tile[fresh * S::stride + d] = v;
             if (first_head == 0) {
@@ -256,23 +263,38 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     __threadfence();
     if (tid == 0)
         *counter = 0;
-    for (int r = 0; r < heads; ++r) {
-        const std::int64_t head = kv_head * group + first_head + r;
-        const float* from = a.partials + (static_cast<std::int64_t>(row) * a.n_heads + head) * max_splits * (D + 2);
+    // Weights of the splits, then their sum, both in order.
+    const float* from =
+        a.partials + (static_cast<std::int64_t>(row) * a.n_heads + kv_head * group + first_head) * max_splits * (D + 2);
+    auto* weights = reinterpret_cast<float*>(shared + S::tile_at); // [heads][splits]
+    for (int i = tid; i < heads * splits; i += kWarps * 32)
+        weights[i] = __ldcg(from + (static_cast<std::int64_t>(i / splits) * max_splits + i % splits) * (D + 2) + D);
+    __syncthreads();
+    for (int r = warp; r < heads; r += kWarps) {
         float top = -INFINITY;
-        for (int i = 0; i < splits; ++i)
-            top = fmaxf(top, __ldcg(from + i * (D + 2) + D));
-        for (int d = tid; d < D; d += kWarps * 32) {
-            float total = 0.0f;
-            float v = 0.0f;
-#pragma unroll 4
-            for (int i = 0; i < splits; ++i) {
-                const float weight = exp2f(__ldcg(from + i * (D + 2) + D) - top);
-                total = fmaf(__ldcg(from + i * (D + 2) + D + 1), weight, total);
-                v = fmaf(__ldcg(from + i * (D + 2) + d), weight, v);
-            }
-            write(r, d, v / total);
+        for (int i = lane; i < splits; i += 32)
+            top = fmaxf(top, weights[r * splits + i]);
+        top = warpMax(top);
+        float total = 0.0f;
+        for (int i = lane; i < splits; i += 32) {
+            const float weight = exp2f(weights[r * splits + i] - top);
+            weights[r * splits + i] = weight;
+            total =
+                fmaf(__ldcg(from + (static_cast<std::int64_t>(r) * max_splits + i) * (D + 2) + D + 1), weight, total);
         }
+        total = warpSum(total);
+        for (int i = lane; i < splits; i += 32)
+            weights[r * splits + i] /= total;
+    }
+    __syncthreads();
+    for (int i = tid; i < heads * D; i += kWarps * 32) {
+        const float* column = from + static_cast<std::int64_t>(i / D) * max_splits * (D + 2) + i % D;
+        const float* weight = weights + i / D * splits;
+        float v = 0.0f;
+#pragma unroll 16
+        for (int j = 0; j < splits; ++j)
+            v = fmaf(__ldcg(column + j * (D + 2)), weight[j], v);
+        write(i / D, i % D, v);
     }
 }
 
@@ -299,6 +321,14 @@ template <class F> auto withHeadSize(int head_dim, const F& f)
 int splitKeys(int head_dim)
 {
     return withHeadSize(head_dim, [](auto shape, auto) { return decltype(shape)::split; });
+}
+
+int mostSplits(int head_dim)
+{
+    return withHeadSize(head_dim, [](auto shape, auto) {
+        using S = decltype(shape);
+        return kWarps * 2 * S::tile / 4 / kRows;
+    });
 }
 
 std::int64_t partialFloats(int rows, std::int64_t splits, int n_heads, int head_dim)
