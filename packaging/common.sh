@@ -47,7 +47,8 @@ install_packages() {
     || fail "apt-get could not install them; see its message above."
 }
 
-# cuda_architecture: the architecture of this machine's NVIDIA GPU as CMake spells it; nothing without GPU and nvcc.
+# cuda_architecture: the architecture of this machine's NVIDIA GPU as CMake spells it; nothing without GPU and nvcc, or for
+# a GPU on which the CUDA executor has not been shown to work (cuda/README.md).
 cuda_architecture() {
   local capability
   find_nvcc && command -v nvidia-smi >/dev/null || return 0
@@ -55,7 +56,7 @@ cuda_architecture() {
   case "$capability" in
     '') ;;
     90) echo 90a-real ;; # Hopper's own instructions need the "a"
-    *) echo "$capability-real" ;;
+    *) say "The GPU of this machine has compute capability ${capability%?}.${capability: -1}; so far Puna's CUDA executor runs on 9.0 (H100, H200). Building for the CPU." ;;
   esac
 }
 
