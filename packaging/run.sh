@@ -26,7 +26,7 @@ if ! cmake -S "$root" -B "$build" -G Ninja -DPUNA_TESTS=OFF "${cuda[@]}" >"$log"
   tail -n 20 "$log" >&2
   fail "The build could not be configured; the whole output is in $log."
 fi
-say "Building Puna (the first time takes a few minutes) ..."
+[ -x "$build/bin/puna" ] || say "Building Puna (this takes a few minutes, the first time only) ..."
 if ! cmake --build "$build" >>"$log" 2>&1; then
   tail -n 40 "$log" >&2
   fail "The build failed; the whole output is in $log."
